@@ -1,0 +1,201 @@
+"""Composes the Hydra configuration and checks it before the first job starts.
+
+`RULES` is the one list of what may be configured: the key, what is allowed, and the test.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from blockpilot.errors import BlockPilotError, bad_input
+
+Rule = tuple[str, Callable[[Any], bool]]
+
+
+def _integer(low: int, high: int | None = None) -> Rule:
+    text = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+    return text, lambda v: (
+        isinstance(v, int) and not isinstance(v, bool) and v >= low and (high is None or v <= high)
+    )
+
+
+def _number(low: float, high: float) -> Rule:
+    return f"a number from {low} to {high}", lambda v: (
+        isinstance(v, int | float) and not isinstance(v, bool) and low <= v <= high
+    )
+
+
+def _one_of(*values: Any) -> Rule:
+    return "one of " + ", ".join(map(str, values)), lambda v: v in values
+
+
+def _list_of(rule: Rule, least: int = 1) -> Rule:
+    text = f"a list of at least {least}, each {rule[0]}"
+    return text, lambda v: isinstance(v, list) and len(v) >= least and all(map(rule[1], v))
+
+
+def _optional(rule: Rule) -> Rule:
+    return f"null or {rule[0]}", lambda v: v is None or rule[1](v)
+
+
+TEXT: Rule = ("a text", lambda v: isinstance(v, str) and bool(v))
+FLAG: Rule = ("true or false", lambda v: isinstance(v, bool))
+ANYTHING: Rule = ("anything", lambda v: True)
+# float16 is allowed here so that the refusal can say why (target.resolve_dtype).
+DTYPE = _one_of("float32", "bfloat16", "float64", "float16", "fp16", "half")
+
+RULES: dict[str, Rule] = {
+    "run": ("a folder name", lambda v: isinstance(v, str) and v not in ("", ".", "..")
+            and "/" not in v),
+    "device.name": TEXT,
+    "device.torch": TEXT,
+    "device.threads": _integer(1),
+    "pair.name": TEXT,
+    "pair.target": TEXT,
+    "pair.target_revision": _optional(TEXT),
+    "pair.draft": TEXT,
+    "pair.attn_implementation": _one_of("sdpa", "eager", "flash_attention_2"),
+    "pair.template_options.*": ANYTHING,
+    "prompts.answer_max_new_tokens": _integer(1),
+    "prompts.out_of_domain": _list_of(TEXT, least=0),
+    "prompts.datasets.*.source": _one_of("pocket", "human_eval", "file"),
+    "prompts.datasets.*.split": _optional(_one_of("train", "validation", "test")),
+    "prompts.datasets.*.domain": TEXT,
+    "prompts.datasets.*.domain_column": _optional(TEXT),
+    "prompts.datasets.*.seed": _integer(0),
+    "prompts.datasets.*.unlike_seed": _optional(_integer(0)),
+    "prompts.datasets.*.unlike_count": _integer(0),
+    "prompts.datasets.*.count": _optional(_integer(1)),
+    "prompts.datasets.*.path": TEXT,
+    "prompts.datasets.*.column": TEXT,
+    "decode.max_new_tokens": _integer(1),
+    "decode.dtype": DTYPE,
+    "decode.batch_size": _integer(1),
+    "decode.variants.*.temperature": _number(0, 10),
+    "decode.variants.*.sampling": _one_of("match"),
+    "decode.variants.*.seeds": _list_of(_integer(0)),
+    "sweep.radius": _integer(1),
+    "sweep.extra_block_sizes": _optional(_list_of(_integer(1), least=0)),
+    "selector.features": _one_of("raw", "softmax", "normalized", "hidden"),
+    "selector.width": _integer(1),
+    "selector.depth": _integer(1),
+    "selector.dropout": _number(0, 0.99),
+    "selector.epochs": _integer(1),
+    "selector.learning_rate": _number(1e-9, 10),
+    "selector.batch_size": _integer(1),
+    "selector.seed": _integer(0),
+    "evaluate.timed_prompts_per_domain": _integer(1),
+    "evaluate.resamples": _integer(100),
+    "evaluate.seed": _integer(0),
+    "train.**": ANYTHING,
+}
+
+
+def compose_config(folder: str | Path, experiment: str, overrides: list[str]) -> dict[str, Any]:
+    """Return the checked configuration as plain sorted containers.
+
+    Args:
+        folder: The `conf` folder.
+        experiment: A file of `conf/experiment`.
+        overrides: Hydra overrides, e.g. ["selector.width=512"].
+
+    Raises:
+        BlockPilotError: If a name is unknown or a value impossible.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    folder = Path(folder).resolve()
+    check_choice("experiment", experiment, folder)
+    for group, _, choice in (text.partition("=") for text in overrides):
+        if (folder / group).is_dir():
+            check_choice(group, choice, folder)
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
+            config = compose("config", overrides=[f"experiment={experiment}", *overrides])
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise BlockPilotError(
+            f"the configuration cannot be composed: {error}\nOverrides were {overrides}; a key "
+            f"must exist in {folder}, e.g. overrides=[\"selector.width=512\"]."
+        ) from error
+    check_config(plain)
+    return sort_keys(plain)
+
+
+def check_choice(group: str, choice: str, folder: Path) -> None:
+    """Raise BlockPilotError unless `conf/{group}/{choice}.yaml` exists."""
+    known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
+    if choice not in known:
+        raise bad_input(
+            group, choice, ", ".join(known), f"Add {folder / group}/{choice}.yaml or use one of them."
+        )
+
+
+def check_config(config: dict[str, Any]) -> None:
+    """Check every value against `RULES`, then what the rules cannot say one by one.
+
+    Raises:
+        BlockPilotError: Naming the key, the value, what is allowed and the remedy.
+    """
+    for key, value in _leaves(config):
+        rule = next((r for pattern, r in RULES.items() if _matches(key, pattern)), None)
+        if rule is None:
+            near = difflib.get_close_matches(key, RULES, n=3, cutoff=0.5)
+            raise bad_input("configuration key", key, ", ".join(near) or "see conf/", "Remove it.")
+        if not rule[1](value):
+            raise bad_input(key, value, rule[0], f"Set it with 'overrides=[\"{key}=...\"]'.")
+    if config["decode"]["dtype"] in ("float16", "fp16", "half"):
+        raise bad_input(
+            "decode.dtype",
+            config["decode"]["dtype"],
+            "float32, bfloat16, float64",
+            "float16 overflows on the features of Qwen3 targets and acceptance falls to almost 0.",
+        )
+    for name, settings in config["prompts"]["datasets"].items():
+        if settings["source"] == "file":
+            _check_file(f"prompts.datasets.{name}.path", settings.get("path", ""))
+
+
+def _check_file(key: str, path: str) -> None:
+    if not Path(path).is_file() or not Path(path).stat().st_size:
+        raise bad_input(key, path, "an existing, non-empty file", "Correct the path or fill it.")
+
+
+def _matches(key: str, pattern: str) -> bool:
+    if pattern.endswith(".**"):
+        return key.startswith(pattern[:-2])
+    parts, wanted = key.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _leaves(value: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of everything that is not a mapping."""
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, dict):
+            yield from _leaves(item, f"{name}.")
+        else:
+            yield name, item
+
+
+def sort_keys(value: Any) -> Any:
+    """Return `value` with mapping keys sorted: Snakemake compares params by their repr."""
+    if isinstance(value, dict):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    return [sort_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def swept_block_sizes(
+    candidates: list[int], trained_block_size: int, extra: list[int] | None
+) -> list[int]:
+    """Return all block sizes to sweep: the candidates and, by default, B/2 and 2B."""
+    if extra is None:
+        extra = [max(1, trained_block_size // 2), 2 * trained_block_size]
+    return sorted({*candidates, *extra})

@@ -1,0 +1,273 @@
+"""The DFlash block drafter, in the public checkpoint layout (reference: DFlash model cards).
+
+A block is [anchor, mask, ..., mask]; every mask slot predicts the token at its own position.
+The draft has no embedding and no head: both are the target's.
+
+Shapes: n = batch rows, b = block size, m = new context rows, C = cached context rows,
+q = query rows, H = hidden size, k = feature layers, A/G = attention/key-value heads, d = head size.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from blockpilot.checkpoints import DraftConfig, check_pair, read_draft_config
+from blockpilot.errors import BlockPilotError
+from blockpilot.provenance import atomic_path, write_json
+from blockpilot.target import Target, resolve_dtype
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm; half precision is normalised in float32."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        wide = x if x.dtype == torch.float64 else x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * wide.to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply rotary position embedding (half-split layout) to x [n, heads, q, d]."""
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-right, left], dim=-1) * sin
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, visible) -> Tensor:
+    """Attend with grouped heads; `visible` is None, a bool mask or a flex `BlockMask`."""
+    if visible is None or isinstance(visible, Tensor):
+        return functional.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=visible, enable_gqa=True
+        )
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return flex_attention(queries, keys, values, block_mask=visible, enable_gqa=True)
+
+
+class ContextCache:
+    """The context's keys and values per layer; a block is written behind them and never kept."""
+
+    def __init__(self, config: DraftConfig, capacity: int, like: Tensor, rows: int = 1) -> None:
+        shape = (rows, config.num_key_value_heads, capacity, config.head_dim)
+        layers = range(config.num_hidden_layers)
+        self.keys = [like.new_empty(shape) for _ in layers]
+        self.values = [like.new_empty(shape) for _ in layers]
+        self.length = 0
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Write context rows behind the cached ones; `advance` makes them count."""
+        end = self.length + keys.shape[2]
+        self.keys[layer][:, :, self.length : end] = keys
+        self.values[layer][:, :, self.length : end] = values
+
+    def advance(self, count: int) -> None:
+        """Count `count` appended rows as context."""
+        self.length += count
+
+    def with_block(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return context and block together; the next context rows overwrite the block."""
+        self.append(layer, keys, values)
+        end = self.length + keys.shape[2]
+        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+
+
+class DraftLayer(nn.Module):
+    """A pre-norm layer whose keys and values come from the context features and the block."""
+
+    def __init__(self, config: DraftConfig) -> None:
+        super().__init__()
+        size, d = config.hidden_size, config.head_dim
+        wide, narrow = config.num_attention_heads * d, config.num_key_value_heads * d
+        bias, eps = config.attention_bias, config.rms_norm_eps
+        self.head_dim = d
+        self.self_attn = nn.ModuleDict(
+            {
+                "q_proj": nn.Linear(size, wide, bias=bias),
+                "k_proj": nn.Linear(size, narrow, bias=bias),
+                "v_proj": nn.Linear(size, narrow, bias=bias),
+                "o_proj": nn.Linear(wide, size, bias=bias),
+                "q_norm": RMSNorm(d, eps),
+                "k_norm": RMSNorm(d, eps),
+            }
+        )
+        self.mlp = nn.ModuleDict(
+            {
+                "gate_proj": nn.Linear(size, config.intermediate_size, bias=False),
+                "up_proj": nn.Linear(size, config.intermediate_size, bias=False),
+                "down_proj": nn.Linear(config.intermediate_size, size, bias=False),
+            }
+        )
+        self.input_layernorm = RMSNorm(size, eps)
+        self.post_attention_layernorm = RMSNorm(size, eps)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Split [n, q, heads*d] into [n, q, heads, d]."""
+        return x.unflatten(-1, (-1, self.head_dim))
+
+    def keys_values(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return rotated keys and values [n, G, q, d] of context or block rows x [n, q, H]."""
+        attention = self.self_attn
+        keys = attention["k_norm"](self._heads(attention["k_proj"](x))).transpose(1, 2)
+        values = self._heads(attention["v_proj"](x)).transpose(1, 2)
+        return rotate(keys, *rope), values
+
+    def forward(
+        self,
+        hidden: Tensor,  # [n, q, H]
+        rope: tuple[Tensor, Tensor],  # cos, sin [n, 1, q, d] of the block rows
+        context,  # anything with `with_block(layer, keys, values)`
+        layer: int,
+        visible: Tensor | None,  # [n, 1, q, C + q] bool; None = a block sees everything
+    ) -> Tensor:
+        """Return the layer's output [n, q, H]."""
+        attention = self.self_attn
+        x = self.input_layernorm(hidden)
+        queries = attention["q_norm"](self._heads(attention["q_proj"](x))).transpose(1, 2)
+        keys, values = context.with_block(layer, *self.keys_values(x, rope))
+        mixed = attend(rotate(queries, *rope), keys, values, visible)
+        hidden = hidden + attention["o_proj"](mixed.transpose(1, 2).flatten(2))
+        x = self.post_attention_layernorm(hidden)
+        gated = functional.silu(self.mlp["gate_proj"](x)) * self.mlp["up_proj"](x)
+        return hidden + self.mlp["down_proj"](gated)
+
+
+class DFlashDraft(nn.Module):
+    """The draft network; parameter names are those of public checkpoints."""
+
+    def __init__(self, config: DraftConfig) -> None:
+        super().__init__()
+        from transformers import Qwen3Config
+        from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+        self.config = config
+        size = config.hidden_size
+        self.fc = nn.Linear(len(config.target_layer_ids) * size, size, bias=False)
+        self.hidden_norm = RMSNorm(size, config.rms_norm_eps)
+        self.layers = nn.ModuleList(DraftLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(size, config.rms_norm_eps)
+        # Every rope flavour of transformers works here without code of ours.
+        self.rotary = Qwen3RotaryEmbedding(
+            Qwen3Config(
+                hidden_size=size,
+                num_attention_heads=config.num_attention_heads,
+                head_dim=config.head_dim,
+                max_position_embeddings=config.max_position_embeddings,
+                rope_parameters=dict(config.rope_parameters),
+            )
+        )
+
+    @property
+    def block_size(self) -> int:
+        """Return the block size the draft was trained with."""
+        return self.config.block_size
+
+    def cast(self, dtype: torch.dtype) -> DFlashDraft:
+        """Convert the parameters alone: rope frequencies in half precision would be wrong."""
+        for parameter in self.parameters():
+            parameter.data = parameter.data.to(dtype)
+        return self
+
+    def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cos and sin [n, 1, q, d] for positions [n, q]."""
+        cos, sin = self.rotary(self.norm.weight, positions)
+        return cos[:, None], sin[:, None]
+
+    def new_cache(self, capacity: int, rows: int = 1) -> ContextCache:
+        """Return an empty context cache for `capacity` positions, the block included."""
+        return ContextCache(self.config, capacity, self.norm.weight, rows)
+
+    def context_keys_values(
+        self,
+        features: Tensor,  # [n, m, k*H]
+        positions: Tensor,  # [n, m]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return each layer's keys and values [n, G, m, d] of context rows."""
+        context = self.hidden_norm(self.fc(features))
+        rope = self.rope(positions)
+        return [layer.keys_values(context, rope) for layer in self.layers]
+
+    def append_context(self, features: Tensor, cache: ContextCache) -> None:
+        """Append features [1, m, k*H] of the next m committed positions to the cache."""
+        start, count = cache.length, features.shape[1]
+        positions = torch.arange(start, start + count, device=features.device)[None]
+        for layer, pair in enumerate(self.context_keys_values(features, positions)):
+            cache.append(layer, *pair)
+        cache.advance(count)
+
+    def forward(
+        self,
+        embeddings: Tensor,  # [n, q, H] the target's embeddings of anchors and masks
+        positions: Tensor,  # [n, q]
+        context,  # ContextCache or anything with `with_block`
+        visible: Tensor | None = None,  # [n, 1, q, C + q] bool
+    ) -> Tensor:
+        """Return the hidden states [n, q, H] that the target's head turns into logits."""
+        rope = self.rope(positions)
+        hidden = embeddings
+        for index, layer in enumerate(self.layers):
+            hidden = layer(hidden, rope, context, index, visible)
+        return self.norm(hidden)
+
+
+def load_draft(
+    path: str | Path, dtype: str = "float32", device: str = "cpu", target: Target | None = None
+) -> DFlashDraft:
+    """Load a DFlash draft from a folder with `config.json` and `model.safetensors`.
+
+    Args:
+        path: Folder in the public layout.
+        dtype: float32, bfloat16 or float64.
+        device: A torch device.
+        target: If given, the pair is checked to fit.
+
+    Raises:
+        BlockPilotError: If files, keys or tensors are missing, damaged or do not fit.
+    """
+    config = read_draft_config(path)
+    weights = Path(path) / "model.safetensors"
+    try:
+        tensors = load_file(weights)
+    except (OSError, SafetensorError) as error:
+        raise BlockPilotError(
+            f"{weights} is not a whole safetensors file ({error}). "
+            "Copy or download the checkpoint again."
+        ) from error
+    draft = DFlashDraft(config)
+    expected = {name: tuple(value.shape) for name, value in draft.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    if expected != found:
+        raise _tensor_mismatch(weights, expected, found)
+    draft.load_state_dict(tensors)
+    draft.cast(resolve_dtype(dtype)).to(device).eval().requires_grad_(False)
+    if target is not None:
+        check_pair(draft.config, target.config.to_dict(), str(path))
+    return draft
+
+
+def _tensor_mismatch(path: Path, expected: dict, found: dict) -> BlockPilotError:
+    wrong = {n: (found[n], expected[n]) for n in expected.keys() & found if found[n] != expected[n]}
+    return BlockPilotError(
+        f"{path}: tensors do not fit config.json: missing {sorted(expected.keys() - found.keys())},"
+        f" unknown {sorted(found.keys() - expected.keys())}, wrong shape (found, expected) {wrong}."
+        " Use the config.json that came with these weights."
+    )
+
+
+def save_draft(draft: DFlashDraft, path: str | Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Write a draft in the public layout: config.json and model.safetensors."""
+    path = Path(path)
+    tensors = {n: v.detach().to(dtype).contiguous() for n, v in draft.state_dict().items()}
+    with atomic_path(path / "model.safetensors") as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})
+    write_json(path / "config.json", draft.config.to_json(str(dtype).removeprefix("torch.")))

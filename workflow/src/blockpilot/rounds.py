@@ -1,0 +1,65 @@
+"""What a round commits. The one place that defines an acceptance length.
+
+Plain integers, no tensors: a round reaches the host once, as two short lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def count_accepted(proposal_ids: Sequence[int], posterior_ids: Sequence[int]) -> int:
+    """Count the drafted tokens that the target agrees with, before the bonus token.
+
+    Args:
+        proposal_ids: The b-1 drafted tokens.
+        posterior_ids: The target's token after each of the b block positions.
+
+    Returns:
+        Accepted drafts, in [0, b-1].
+
+    Raises:
+        ValueError: If posterior_ids is not one longer than proposal_ids.
+    """
+    if len(posterior_ids) != len(proposal_ids) + 1:
+        raise ValueError(
+            f"expected {len(proposal_ids) + 1} posterior ids for {len(proposal_ids)} drafts, "
+            f"got {len(posterior_ids)}"
+        )
+    accepted = 0
+    while accepted < len(proposal_ids) and proposal_ids[accepted] == posterior_ids[accepted]:
+        accepted += 1
+    return accepted
+
+
+def commit(
+    posterior_ids: Sequence[int],
+    num_accepted: int,
+    stop_ids: Collection[int],
+    remaining_tokens: int,
+) -> tuple[list[int], bool]:
+    """Return (committed tokens, whether they end in a stop token).
+
+    Committed are the accepted drafts and the bonus token, that is the posterior's first
+    `num_accepted` + 1 tokens, clipped after the first stop token and at `remaining_tokens`.
+    """
+    committed: list[int] = []
+    for token in posterior_ids[: min(num_accepted + 1, remaining_tokens)]:
+        committed.append(int(token))
+        if token in stop_ids:
+            return committed, True
+    return committed, False
+
+
+def last_block_size(block_size: int, remaining_tokens: int) -> int:
+    """Return the size of the next block when only `remaining_tokens` may still be emitted.
+
+    One more slot than tokens, as in the public `dflash` package: the shorter block changes the
+    proposals, so the rule is part of the method and not a detail.
+    """
+    return min(block_size, remaining_tokens + 1)
+
+
+def tau(num_committed: Sequence[int]) -> float:
+    """Return committed tokens per round of one request; NaN if it had no round."""
+    return sum(num_committed) / len(num_committed) if len(num_committed) else float("nan")

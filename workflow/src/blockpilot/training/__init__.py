@@ -1,0 +1,1 @@
+"""Training of targets, drafts and selectors; every loop resumes after a crash."""
