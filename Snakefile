@@ -1,7 +1,31 @@
+# BlockPilot: how long a block should a diffusion drafter propose for this prompt?
+#
+#   snakemake --cores 2                                    the default experiment, on the embedded pair
+#   snakemake --cores 2 --config experiment=smoke          another file of conf/experiment/
+#   snakemake --cores 2 --config 'overrides=["selector.width=512"]'
 from snakemake.utils import min_version
 
 min_version("9.27")
 
 
+# Conda users of single jobs get the same environment as `conda env create`.
+conda: "environment.yml"
+
+
 include: "workflow/rules/common.smk"
+include: "workflow/rules/prompts.smk"
+include: "workflow/rules/trajectories.smk"
+include: "workflow/rules/sweep.smk"
+include: "workflow/rules/selector.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
 include: "workflow/rules/train_pocket.smk"
+
+
+# prompts -> trajectories -> sweeps -> pairs (p(x), B*) -> selector -> evaluation -> tables, figures
+rule all:
+    default_target: True
+    input:
+        rules.write_manifest.output,
+        rules.tabulate_results.output,
+        rules.plot_figures.output,

@@ -44,7 +44,8 @@ LAYERS = {
     "trajectories": 4,
     "sweep": 5,
     "evaluate": 5,
-    "stages": 5,
+    "jobs": 0,
+    "pair": 5,
     "cli": 6,
     "__init__": 7,  # the package itself: what `from blockpilot import ...` offers to users
 }

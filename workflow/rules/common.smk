@@ -1,6 +1,54 @@
-from blockpilot.config import compose_config
+# Configuration shared by all rules. Every job reads this again: no torch here.
+from pathlib import Path
 
-CONFIG = compose_config(
-    "conf", config.get("experiment", "pocket"), list(config.get("overrides", []))
-)
+from snakemake.exceptions import WorkflowError
+
+from blockpilot.candidates import candidate_set
+from blockpilot.checkpoints import check_pair, read_draft_config, read_target_config
+from blockpilot.config import compose_config, swept_block_sizes
+from blockpilot.errors import BlockPilotError
+from blockpilot.provenance import digest_files
+
+
+def local_files(folder):
+    """Return the files of a checkpoint folder; none for a name on the Hub."""
+    return sorted(str(path) for path in Path(folder).glob("*") if path.suffix != ".md")
+
+
+try:
+    CONFIG = compose_config(
+        "conf", config.get("experiment", "pocket"), list(config.get("overrides", []))
+    )
+    PAIR, DECODE, SWEEP = CONFIG["pair"], CONFIG["decode"], CONFIG["sweep"]
+    DRAFT = read_draft_config(PAIR["draft"])
+    if PAIR["target_revision"] is None:
+        check_pair(DRAFT, read_target_config(PAIR["target"]), PAIR["draft"])
+    CANDIDATES = candidate_set(DRAFT.block_size, SWEEP["radius"])
+except BlockPilotError as error:
+    raise WorkflowError(str(error)) from None
+
+SWEPT = swept_block_sizes(CANDIDATES, DRAFT.block_size, SWEEP["extra_block_sizes"])
 TRAIN = CONFIG["train"]
+DATASETS = CONFIG["prompts"]["datasets"]
+VARIANTS = DECODE["variants"]
+DEVICE = CONFIG["device"]
+THREADS = DEVICE["threads"]
+GPUS = 1 if DEVICE["torch"].startswith("cuda") else 0
+RUN = f"results/{CONFIG['run']}"
+PROMPTS = expand(f"{RUN}/prompts/{{dataset}}.parquet", dataset=DATASETS)
+PAIR_FILES = local_files(PAIR["target"]) + local_files(PAIR["draft"])
+# What decoding depends on; variants and lengths are added by the rules that use them.
+LOADING = {"pair": PAIR, "dtype": DECODE["dtype"], "device": DEVICE}
+# Snakemake does not see edits of imported modules: measured times depend on these.
+MEASURED_WITH = digest_files(
+    [
+        f"workflow/src/blockpilot/{module}.py"
+        for module in ("decode", "draft", "evaluate", "policies", "sampling", "target")
+    ]
+)
+
+
+wildcard_constraints:
+    dataset="[A-Za-z0-9_]+",
+    decode="[A-Za-z0-9_]+",
+    block_size="[0-9]+",

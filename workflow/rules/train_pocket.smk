@@ -3,12 +3,21 @@
 POCKET = "results/train_pocket"
 
 
+rule train_pocket:
+    input:
+        f"{POCKET}/target",
+        f"{POCKET}/draft",
+        f"{POCKET}/cards",
+
+
 rule generate_corpus:
     output:
         corpus=f"{POCKET}/corpus.parquet",
         tokenizer=directory(f"{POCKET}/tokenizer"),
     log:
-        "logs/train_pocket/generate_corpus.log",
+        f"{POCKET}/logs/generate_corpus.log",
+    benchmark:
+        f"{POCKET}/benchmarks/generate_corpus.tsv"
     params:
         corpus=TRAIN["corpus"],
     message:
@@ -24,7 +33,9 @@ rule train_target:
     output:
         model=directory(f"{POCKET}/target"),
     log:
-        "logs/train_pocket/train_target.log",
+        f"{POCKET}/logs/train_target.log",
+    benchmark:
+        f"{POCKET}/benchmarks/train_target.tsv"
     threads: 2
     params:
         target=TRAIN["target"],
@@ -33,3 +44,61 @@ rule train_target:
         "Train the pocket target on {threads} threads (resumes from its checkpoint)"
     script:
         "../scripts/train_target.py"
+
+
+rule regenerate_responses:
+    input:
+        corpus=f"{POCKET}/corpus.parquet",
+        target=f"{POCKET}/target",
+    output:
+        responses=f"{POCKET}/responses.parquet",
+    log:
+        f"{POCKET}/logs/regenerate_responses.log",
+    benchmark:
+        f"{POCKET}/benchmarks/regenerate_responses.tsv"
+    threads: 2
+    params:
+        responses=TRAIN["responses"],
+    message:
+        "Let the target answer the training prompts: the draft learns its text, not the corpus"
+    script:
+        "../scripts/regenerate_responses.py"
+
+
+rule train_draft:
+    input:
+        responses=f"{POCKET}/responses.parquet",
+        target=f"{POCKET}/target",
+    output:
+        model=directory(f"{POCKET}/draft"),
+    log:
+        f"{POCKET}/logs/train_draft.log",
+    benchmark:
+        f"{POCKET}/benchmarks/train_draft.tsv"
+    threads: 2
+    params:
+        draft=TRAIN["draft"],
+        checkpoint=f"{POCKET}/checkpoints/draft.safetensors",
+    message:
+        "Train the pocket draft on {threads} threads (resumes from its checkpoint)"
+    script:
+        "../scripts/train_draft.py"
+
+
+rule assess_pair:
+    input:
+        target=f"{POCKET}/target",
+        draft=f"{POCKET}/draft",
+    output:
+        cards=directory(f"{POCKET}/cards"),
+    log:
+        f"{POCKET}/logs/assess_pair.log",
+    benchmark:
+        f"{POCKET}/benchmarks/assess_pair.tsv"
+    threads: 2
+    params:
+        train=TRAIN,
+    message:
+        "Measure the pair against its quality goals and write the model cards"
+    script:
+        "../scripts/assess_pair.py"

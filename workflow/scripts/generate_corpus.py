@@ -2,10 +2,12 @@
 
 import pandas as pd
 
+from blockpilot.jobs import start_job
 from blockpilot.pocket.corpus import draw_corpus
 from blockpilot.pocket.tokenizer import train_tokenizer
 from blockpilot.provenance import atomic_path
 
+start_job(snakemake.log[0])
 settings = snakemake.params.corpus
 count = settings["conversations_per_domain"]
 validation = settings["validation_per_domain"]

@@ -1,24 +1,30 @@
 """Train the pocket target and save it in the Hugging Face layout."""
 
+from pathlib import Path
+
 import pandas as pd
 import torch
-from pathlib import Path
 from transformers import PreTrainedTokenizerFast
 
+from blockpilot.jobs import start_job
 from blockpilot.provenance import write_json
 from blockpilot.training.loop import LoopSettings
 from blockpilot.training.target import encode_conversation, train_target
 
+start_job(snakemake.log[0])
 torch.set_num_threads(snakemake.threads)
 settings = snakemake.params.target
 tokenizer = PreTrainedTokenizerFast.from_pretrained(snakemake.input.tokenizer)
 corpus = pd.read_parquet(snakemake.input.corpus)
 
 
-def encode(split: str) -> list:
+def encode(split):
+    """Return the tokenized conversations of one split."""
     rows = corpus[corpus["split"] == split]
     pairs = zip(rows["turns"], rows["domain"], strict=True)
-    return [encode_conversation(tokenizer, list(zip(t[::2], t[1::2])), d) for t, d in pairs]
+    return [
+        encode_conversation(tokenizer, list(zip(t[::2], t[1::2], strict=True)), d) for t, d in pairs
+    ]
 
 
 train = encode("train")

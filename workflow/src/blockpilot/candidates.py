@@ -25,9 +25,7 @@ def candidate_set(trained_block_size: int, radius: int) -> list[int]:
     return list(range(trained_block_size - radius, trained_block_size + radius + 1))
 
 
-def best_block_size(
-    objective: Sequence[float], block_sizes: Sequence[int]
-) -> tuple[int, bool]:
+def best_block_size(objective: Sequence[float], block_sizes: Sequence[int]) -> tuple[int, bool]:
     """Return (B*, is_tie): the block size with the largest objective, the smallest on ties.
 
     Args:

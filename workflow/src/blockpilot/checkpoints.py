@@ -42,10 +42,22 @@ class DraftConfig:
         flat = {**raw, **own, "rope_parameters": _rope_parameters(raw)}
         if "sliding_attention" in (raw.get("layer_types") or []):
             raise bad_input(
-                f"{where}: layer_types", raw["layer_types"], "full_attention only",
+                f"{where}: layer_types",
+                raw["layer_types"],
+                "full_attention only",
                 "Drafts with sliding-window layers cannot be loaded yet.",
             )
-        flat.setdefault("head_dim", flat.get("hidden_size", 0) // flat.get("num_attention_heads", 1))
+        for key, neutral in _UNSUPPORTED.items():
+            if flat.get(key) not in (None, neutral):
+                raise bad_input(
+                    f"{where}: {key}",
+                    flat[key],
+                    f"{neutral} or absent",
+                    "Drafts that need it cannot be loaded yet.",
+                )
+        flat.setdefault(
+            "head_dim", flat.get("hidden_size", 0) // flat.get("num_attention_heads", 1)
+        )
         names = cls.__dataclass_fields__
         required = set(names) - set(_OPTIONAL)
         missing = sorted(required - set(flat))
@@ -76,6 +88,17 @@ class DraftConfig:
 
 
 _OPTIONAL = ("rms_norm_eps", "attention_bias", "max_position_embeddings", "rope_parameters")
+
+
+# Keys of other drafts that change every proposal: ignoring one would silently cost acceptance.
+_UNSUPPORTED = {
+    "is_causal": False,
+    "causal": False,
+    "use_swa": False,
+    "input_embedding_scale": 1.0,
+    "output_multiplier": 1.0,
+    "final_logit_softcapping": 0.0,
+}
 
 
 def _rope_parameters(raw: dict) -> dict:
@@ -120,7 +143,12 @@ def check_pair(draft: DraftConfig, target: dict, where: str) -> None:
             bool(ids) and all(0 <= i < layers for i in ids),
             f"one or more layers of 0 to {layers - 1}",
         ),
-        ("num_target_layers", draft.num_target_layers, draft.num_target_layers == layers, f"{layers}"),
+        (
+            "num_target_layers",
+            draft.num_target_layers,
+            draft.num_target_layers == layers,
+            f"{layers}",
+        ),
     )
     for key, value, fits, allowed in checks:
         if not fits:

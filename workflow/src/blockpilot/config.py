@@ -18,14 +18,21 @@ Rule = tuple[str, Callable[[Any], bool]]
 
 def _integer(low: int, high: int | None = None) -> Rule:
     text = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
-    return text, lambda v: (
-        isinstance(v, int) and not isinstance(v, bool) and v >= low and (high is None or v <= high)
+    return (
+        text,
+        lambda v: (
+            isinstance(v, int)
+            and not isinstance(v, bool)
+            and v >= low
+            and (high is None or v <= high)
+        ),
     )
 
 
 def _number(low: float, high: float) -> Rule:
-    return f"a number from {low} to {high}", lambda v: (
-        isinstance(v, int | float) and not isinstance(v, bool) and low <= v <= high
+    return (
+        f"a number from {low} to {high}",
+        lambda v: isinstance(v, int | float) and not isinstance(v, bool) and low <= v <= high,
     )
 
 
@@ -49,8 +56,10 @@ ANYTHING: Rule = ("anything", lambda v: True)
 DTYPE = _one_of("float32", "bfloat16", "float64", "float16", "fp16", "half")
 
 RULES: dict[str, Rule] = {
-    "run": ("a folder name", lambda v: isinstance(v, str) and v not in ("", ".", "..")
-            and "/" not in v),
+    "run": (
+        "a folder name",
+        lambda v: isinstance(v, str) and v not in ("", ".", "..") and "/" not in v,
+    ),
     "device.name": TEXT,
     "device.torch": TEXT,
     "device.threads": _integer(1),
@@ -121,9 +130,11 @@ def compose_config(folder: str | Path, experiment: str, overrides: list[str]) ->
             config = compose("config", overrides=[f"experiment={experiment}", *overrides])
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException) as error:
+        keys = [text.partition("=")[0].lstrip("+~") for text in overrides]
+        near = [match for key in keys for match in difflib.get_close_matches(key, RULES, n=1)]
         raise BlockPilotError(
             f"the configuration cannot be composed: {error}\nOverrides were {overrides}; a key "
-            f"must exist in {folder}, e.g. overrides=[\"selector.width=512\"]."
+            f"must exist in {folder}, e.g. {', '.join(near) or 'selector.width'}."
         ) from error
     check_config(plain)
     return sort_keys(plain)
@@ -134,7 +145,10 @@ def check_choice(group: str, choice: str, folder: Path) -> None:
     known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
     if choice not in known:
         raise bad_input(
-            group, choice, ", ".join(known), f"Add {folder / group}/{choice}.yaml or use one of them."
+            group,
+            choice,
+            ", ".join(known),
+            f"Add {folder / group}/{choice}.yaml or use one of them.",
         )
 
 
@@ -151,6 +165,7 @@ def check_config(config: dict[str, Any]) -> None:
             raise bad_input("configuration key", key, ", ".join(near) or "see conf/", "Remove it.")
         if not rule[1](value):
             raise bad_input(key, value, rule[0], f"Set it with 'overrides=[\"{key}=...\"]'.")
+    _check_present(config)
     if config["decode"]["dtype"] in ("float16", "fp16", "half"):
         raise bad_input(
             "decode.dtype",
@@ -158,9 +173,23 @@ def check_config(config: dict[str, Any]) -> None:
             "float32, bfloat16, float64",
             "float16 overflows on the features of Qwen3 targets and acceptance falls to almost 0.",
         )
-    for name, settings in config["prompts"]["datasets"].items():
+    for name, settings in config["prompts"].get("datasets", {}).items():
         if settings["source"] == "file":
             _check_file(f"prompts.datasets.{name}.path", settings.get("path", ""))
+
+
+def _check_present(config: dict[str, Any]) -> None:
+    """An override may take a data set or a variant away, but no key that the rules rely on."""
+    found = {key for key, _ in _leaves(config)}
+    required = [key for key in RULES if "*" not in key]
+    for name in config.get("decode", {}).get("variants", {}):
+        required += [f"decode.variants.{name}.temperature", f"decode.variants.{name}.seeds"]
+    for name in config.get("prompts", {}).get("datasets", {}):
+        required.append(f"prompts.datasets.{name}.source")
+    for key in required:
+        if key not in found:
+            rule = next(rule for pattern, rule in RULES.items() if _matches(key, pattern))
+            raise bad_input(key, "missing", rule[0], "Give it a value.")
 
 
 def _check_file(key: str, path: str) -> None:

@@ -54,7 +54,9 @@ def check_request(
 ) -> None:
     """Raise BlockPilotError unless prompt and answer fit the target's context."""
     if not len(prompt_ids):
-        raise bad_input(f"{where}: tokens", 0, "at least 1", "An empty prompt has no last position.")
+        raise bad_input(
+            f"{where}: tokens", 0, "at least 1", "An empty prompt has no last position."
+        )
     if max_new_tokens < 1:
         raise bad_input("max_new_tokens", max_new_tokens, "an integer >= 1", "Prefill emits one.")
     if len(prompt_ids) + max_new_tokens > context_tokens:
@@ -196,9 +198,7 @@ class _Run:
         hidden = self.draft(embeddings, positions, self.context)
         block[0, 1:] = self.target.head(hidden[0, 1:]).argmax(-1)
 
-    def _commit(
-        self, size: int, accepted: int, committed: list[int], output: TargetOutput
-    ) -> None:
+    def _commit(self, size: int, accepted: int, committed: list[int], output: TargetOutput) -> None:
         """Emit the committed tokens and cut both caches back to the new anchor."""
         count = len(committed)
         self.start += count

@@ -29,9 +29,7 @@ def make_pairs(
     Raises:
         BlockPilotError: If a prompt lacks a block size or a candidate was not swept.
     """
-    taus = pd.concat(sweeps).pivot(
-        index=["prompt_id", "seed"], columns="block_size", values="tau"
-    )
+    taus = pd.concat(sweeps).pivot(index=["prompt_id", "seed"], columns="block_size", values="tau")
     swept = [int(size) for size in taus.columns]
     _check_swept(swept, candidates)
     _check_complete(pd.concat(sweeps), trajectories, swept)

@@ -77,7 +77,9 @@ class TablePolicy:
             return self.block_size_by_prompt[tuple(request.prompt_ids)]
         except KeyError:
             raise bad_input(
-                f"policy {self.name}: prompt", list(request.prompt_ids)[:8], "a prompt of the table",
+                f"policy {self.name}: prompt",
+                list(request.prompt_ids)[:8],
+                "a prompt of the table",
                 "Label the prompt first.",
             ) from None
 

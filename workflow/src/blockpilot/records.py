@@ -89,6 +89,18 @@ TRAJECTORIES = Schema(
     key=("prompt_id", "seed"),
     vectors=("prefill_logits", "prefill_hidden"),
 )
+RESPONSES = Schema(
+    "responses",
+    (
+        ("prompt_id", pa.string()),
+        ("split", pa.string()),
+        ("domain", pa.string()),
+        ("temperature", pa.float64()),
+        ("input_ids", IDS),
+        ("output_ids", IDS),
+    ),
+    key=("prompt_id", "temperature"),
+)
 SWEEP = Schema(
     "sweep",
     (
@@ -204,9 +216,7 @@ def _metadata(schema: Schema) -> dict[str, str]:
     return {"blockpilot.schema": schema.name, "blockpilot.units": json.dumps(units)}
 
 
-def read_table(
-    path: str | Path, schema: Schema, columns: list[str] | None = None
-) -> pd.DataFrame:
+def read_table(path: str | Path, schema: Schema, columns: list[str] | None = None) -> pd.DataFrame:
     """Read an artifact, checking that it is whole and of this schema.
 
     Raises:

@@ -63,3 +63,15 @@ def last_block_size(block_size: int, remaining_tokens: int) -> int:
 def tau(num_committed: Sequence[int]) -> float:
     """Return committed tokens per round of one request; NaN if it had no round."""
     return sum(num_committed) / len(num_committed) if len(num_committed) else float("nan")
+
+
+def verified_sizes(block_size: int, num_committed: Sequence[int], max_new_tokens: int) -> list[int]:
+    """Return the verified tokens of each round of a request at one block size.
+
+    They equal the block size until `max_new_tokens` leaves no room (`last_block_size`).
+    """
+    sizes, remaining = [], max_new_tokens - 1
+    for count in num_committed:
+        sizes.append(last_block_size(block_size, remaining))
+        remaining -= count
+    return sizes

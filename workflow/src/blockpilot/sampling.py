@@ -111,9 +111,7 @@ class TargetSampler:
         first_position: int,
     ) -> Tensor:  # [n] int64
         """Return the tokens of positions first_position, first_position + 1, ..."""
-        positions = torch.arange(
-            first_position, first_position + len(logits), device=logits.device
-        )
+        positions = torch.arange(first_position, first_position + len(logits), device=logits.device)
         return choose_tokens(logits, self.temperature, self.keys, self.seed, positions)
 
 

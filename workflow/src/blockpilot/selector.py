@@ -118,11 +118,11 @@ class Selector(nn.Module):
         try:
             raw = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
             tensors = load_file(Path(folder) / "selector.safetensors", device=device)
-        except (OSError, ValueError, SafetensorError) as error:
+            selector = cls(SelectorConfig(**{**raw, "block_sizes": tuple(raw["block_sizes"])}))
+            selector.load_state_dict(tensors)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise BlockPilotError(
                 f"{folder} is not a whole selector ({error}). Expected config.json and "
                 "selector.safetensors; delete the folder and run snakemake again."
             ) from error
-        selector = cls(SelectorConfig(**{**raw, "block_sizes": tuple(raw["block_sizes"])}))
-        selector.load_state_dict(tensors)
         return selector.to(device).eval()

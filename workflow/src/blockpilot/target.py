@@ -164,6 +164,10 @@ class Target:
         start = cache.length if cache is not None else 0
         if visible is None and start and input_ids.shape[1] > 1:
             visible = causal_visible(start, input_ids.shape[1], self.device)
+        if visible is not None and self.config._attn_implementation == "eager":
+            # Eager attention adds its mask to the scores, where True would count as 1.
+            lowest = torch.finfo(self.dtype).min
+            visible = torch.zeros_like(visible, dtype=self.dtype).masked_fill(~visible, lowest)
         if position_ids is None:
             position_ids = torch.arange(start, start + input_ids.shape[1], device=self.device)[None]
         output = self._base(
@@ -210,7 +214,9 @@ def load_target(
     where = Path(path)
     if not where.exists() and revision is None:
         raise bad_input(
-            "pair.target", str(path), "an existing folder, or a Hub name with pair.target_revision",
+            "pair.target",
+            str(path),
+            "an existing folder, or a Hub name with pair.target_revision",
             "Check the path, or pin a revision.",
         )
     try:

@@ -5,13 +5,16 @@ Shapes: n = batch rows, q = query tokens, S = padded prompt length, V = vocabula
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
+from blockpilot.decode import check_request
+from blockpilot.progress import track
 from blockpilot.sampling import choose_tokens, noise_key
 from blockpilot.target import Target
 
@@ -74,7 +77,9 @@ def decode_batch(
     hidden = batch.prefill()
     logits = target.head(hidden)
     for row in range(len(prompts)):
-        batch.prefills.append((logits[row].float().cpu().numpy(), hidden[row].float().cpu().numpy()))
+        batch.prefills.append(
+            (logits[row].float().cpu().numpy(), hidden[row].float().cpu().numpy())
+        )
     batch.emit(logits, stop_ids)
     while batch.alive:
         batch.emit(target.head(batch.step()), stop_ids)
@@ -171,3 +176,77 @@ class _Batch:
             )
             for i in range(len(self.prompts))
         ]
+
+
+def decode_trajectories(
+    target: Target,
+    prompts: pd.DataFrame,
+    *,
+    seeds: Sequence[int],
+    temperature: float,
+    max_new_tokens: int,
+    stop_ids: Collection[int],
+    batch_size: int,
+) -> Iterator[dict]:
+    """Decode all prompts with all seeds.
+
+    Args:
+        target: The model.
+        prompts: Rows of `prompts` artifacts.
+        seeds: Of the sampling noise.
+        temperature: 0 is greedy.
+        max_new_tokens: Most tokens per answer.
+        stop_ids: Tokens that end an answer.
+        batch_size: Most prompts decoded together.
+
+    Yields:
+        Rows of the `trajectories` artifact.
+
+    Raises:
+        BlockPilotError: If a prompt does not fit the context; nothing is decoded then.
+    """
+    ids = [list(row) for row in prompts["input_ids"]]
+    names = list(prompts["prompt_id"])
+    for dataset, name, prompt in zip(prompts["dataset"], names, ids, strict=True):
+        where = f"data set {dataset}, prompt {name}"
+        check_request(prompt, max_new_tokens, target.context_tokens, where)
+    batches = plan_batches(names, [len(prompt) for prompt in ids], batch_size)
+    with track(description="decode", total=len(ids) * len(seeds), unit="prompt") as bar:
+        for seed in seeds:
+            for rows in batches:
+                for row, result in zip(
+                    rows,
+                    decode_batch(
+                        target,
+                        [ids[row] for row in rows],
+                        max_new_tokens=max_new_tokens,
+                        stop_ids=stop_ids,
+                        temperature=temperature,
+                        seed=seed,
+                    ),
+                    strict=True,
+                ):
+                    yield {"prompt_id": names[row], "seed": seed, "source": "ours"} | asdict(result)
+                bar.update(len(rows))
+
+
+def answer_greedily(
+    target: Target,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    stop_ids: Collection[int],
+    batch_size: int,
+) -> list[list[int]]:
+    """Return the greedy answers' token ids, in the order of the prompts."""
+    answers: list[list[int]] = [[] for _ in prompts]
+    names = [f"{noise_key(prompt) & (2**64 - 1):016x}" for prompt in prompts]
+    for rows in track(
+        plan_batches(names, [len(p) for p in prompts], batch_size),
+        description="answer earlier turns",
+        unit="batch",
+    ):
+        batch = [prompts[row] for row in rows]
+        results = decode_batch(target, batch, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+        for row, result in zip(rows, results, strict=True):
+            answers[row] = result.output_ids
+    return answers

@@ -30,7 +30,8 @@ _PLACES = _list("library market park beach school station museum lake bakery cas
 _TREATS = _list("lunch|a book|a ticket|an umbrella|a haircut|a cake|a map|a bus ride|fruit", "|")
 _DAYS = _list("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 _LEADS = (
-    "First|Then|After that|Later|In the end", "At first|Next|Then|Soon after|At last",
+    "First|Then|After that|Later|In the end",
+    "At first|Next|Then|Soon after|At last",
     "In the morning|At noon|After lunch|In the evening|At night",
 )
 # Clause templates, joined by "|", of one kind of running-total story.
@@ -65,8 +66,10 @@ _MONEY = _Story(
     "{p} pays {n} {i} for {treat}|{p} spends {n} {i} on {treat}|{p} lends {n} {i} to {f}|"
     "{p} buys {k} {t} for {m} {i} each|{p} pays for {k} {t} at {m} {i} each",
     "How many {i} does {S} have left?|How many {i} remain?|How many {i} are left?",
-    [("{p} spreads all the {i} equally over {d} weeks", "How many {i} are there for each week?"),
-     ("{p} splits all the {i} evenly between {d} jars", "How many {i} are in each jar?")],
+    [
+        ("{p} spreads all the {i} equally over {d} weeks", "How many {i} are there for each week?"),
+        ("{p} splits all the {i} evenly between {d} jars", "How many {i} are in each jar?"),
+    ],
 )
 _BAKE = _Story(
     _list(_BAKES),
@@ -150,7 +153,12 @@ def _fill(rng: random.Random, templates: str, words: dict, n: int) -> tuple[str,
     template = rng.choice(_list(templates, "|"))
     k, m = rng.randint(2, 6), rng.choice([rng.randint(2, 6), rng.randint(2, 12)])
     clause = template.format(
-        **words, n=n, k=k, m=m, place=rng.choice(_PLACES), treat=rng.choice(_TREATS),
+        **words,
+        n=n,
+        k=k,
+        m=m,
+        place=rng.choice(_PLACES),
+        treat=rng.choice(_TREATS),
         t=_plural(rng.choice(_THINGS)),
         f=rng.choice([name for name in _SHE + _HE if name != words["S"]]),
     )

@@ -184,44 +184,77 @@ Hold it in your hand to test this.
 
 # Steps per task; "~" separates equivalent wordings and {key} stands for a fact.
 _STEPS = {
-    "plant": ("grow", "Buy a young {n} for {price}.~Get a seedling of {n}; it costs {price}.|"
-              "Give it {needs}.~Make sure that it gets {needs}.|"
-              "Remember that it is {danger}.~Take care, as it is {danger}.|"
-              "Leave enough room, for it grows {height}.~Plan the space: it grows {height}.|"
-              "Wait for the flowers in {season}, then use it for {use}."),
-    "animal": ("find", "Pack a bag and travel in {season}.~Set out in {season}.|"
-               "Search for {n} in {place}.~Go to {place}, where {n} lives.|"
-               "Look for something {colour} and {size}.~Watch for a {colour} shape, {size}.|"
-               "Put down {food} and wait in silence.~Offer it {food} and sit still.|"
-               "Keep in mind that it is {danger}.~Do not forget that it is {danger}."),
-    "town": ("visit", "Plan the trip to {n} for {season}.~Travel to {n} in {season}.|"
-             "Follow the road until you see {place}.~Take the road towards {place}.|"
-             "Rent a room, which costs {price} a night.~Pay {price} for a room.|"
-             "Start your walk at the main sight, {landmark}.~First go and see {landmark}.|"
-             "Try {dish} for dinner and take home some {craft}."),
-    "tool": ("use", "Buy {n} for {price} from {maker}.~Pay {maker} {price} for {n}.|"
-             "Check that the {material} has no cracks.~Inspect the {material} for damage.|"
-             "Hold it firmly, because it is {danger}.~Be careful: it is {danger}.|"
-             "Begin with a small job, such as {use}.~Try it out by {use}.|"
-             "Afterwards clean it with {care}.~Finish by cleaning it with {care}."),
-    "mineral": ("find", "Ask a guide to take you to {place}.~Travel to {place} with a guide.|"
-                "Look for stones that are {colour}.~Pick out the {colour} stones.|"
-                "Test a piece: {n} is {hardness}.~Scratch it, since {n} is {hardness}.|"
-                "Take care, because it is {danger}.~Mind that it is {danger}.|"
-                "Sell it for {price}, or keep it for {use}."),
+    "plant": (
+        "grow",
+        "Buy a young {n} for {price}.~Get a seedling of {n}; it costs {price}.|"
+        "Give it {needs}.~Make sure that it gets {needs}.|"
+        "Remember that it is {danger}.~Take care, as it is {danger}.|"
+        "Leave enough room, for it grows {height}.~Plan the space: it grows {height}.|"
+        "Wait for the flowers in {season}, then use it for {use}.",
+    ),
+    "animal": (
+        "find",
+        "Pack a bag and travel in {season}.~Set out in {season}.|"
+        "Search for {n} in {place}.~Go to {place}, where {n} lives.|"
+        "Look for something {colour} and {size}.~Watch for a {colour} shape, {size}.|"
+        "Put down {food} and wait in silence.~Offer it {food} and sit still.|"
+        "Keep in mind that it is {danger}.~Do not forget that it is {danger}.",
+    ),
+    "town": (
+        "visit",
+        "Plan the trip to {n} for {season}.~Travel to {n} in {season}.|"
+        "Follow the road until you see {place}.~Take the road towards {place}.|"
+        "Rent a room, which costs {price} a night.~Pay {price} for a room.|"
+        "Start your walk at the main sight, {landmark}.~First go and see {landmark}.|"
+        "Try {dish} for dinner and take home some {craft}.",
+    ),
+    "tool": (
+        "use",
+        "Buy {n} for {price} from {maker}.~Pay {maker} {price} for {n}.|"
+        "Check that the {material} has no cracks.~Inspect the {material} for damage.|"
+        "Hold it firmly, because it is {danger}.~Be careful: it is {danger}.|"
+        "Begin with a small job, such as {use}.~Try it out by {use}.|"
+        "Afterwards clean it with {care}.~Finish by cleaning it with {care}.",
+    ),
+    "mineral": (
+        "find",
+        "Ask a guide to take you to {place}.~Travel to {place} with a guide.|"
+        "Look for stones that are {colour}.~Pick out the {colour} stones.|"
+        "Test a piece: {n} is {hardness}.~Scratch it, since {n} is {hardness}.|"
+        "Take care, because it is {danger}.~Mind that it is {danger}.|"
+        "Sell it for {price}, or keep it for {use}.",
+    ),
 }
 # Purpose, deciding attribute, and whether the larger value wins.
 _PURPOSES = {
-    "plant": (("a small budget", "price", 0), ("a class of young children", "danger", 0),
-              ("a tiny balcony", "height", 0), ("a tall hedge", "height", 1)),
-    "animal": (("a class of young children", "danger", 0), ("a tiny flat", "size", 0),
-               ("pulling a cart", "size", 1)),
-    "town": (("a small budget", "price", 0), ("a quiet weekend", "size", 0),
-             ("meeting many people", "size", 1)),
-    "tool": (("a small budget", "price", 0), ("a class of young children", "danger", 0),
-             ("a narrow bag", "length", 0), ("reaching far", "length", 1)),
-    "mineral": (("a small budget", "price", 0), ("a class of young children", "danger", 0),
-                ("hard wear", "hardness", 1), ("easy carving", "hardness", 0)),
+    "plant": (
+        ("a small budget", "price", 0),
+        ("a class of young children", "danger", 0),
+        ("a tiny balcony", "height", 0),
+        ("a tall hedge", "height", 1),
+    ),
+    "animal": (
+        ("a class of young children", "danger", 0),
+        ("a tiny flat", "size", 0),
+        ("pulling a cart", "size", 1),
+    ),
+    "town": (
+        ("a small budget", "price", 0),
+        ("a quiet weekend", "size", 0),
+        ("meeting many people", "size", 1),
+    ),
+    "tool": (
+        ("a small budget", "price", 0),
+        ("a class of young children", "danger", 0),
+        ("a narrow bag", "length", 0),
+        ("reaching far", "length", 1),
+    ),
+    "mineral": (
+        ("a small budget", "price", 0),
+        ("a class of young children", "danger", 0),
+        ("hard wear", "hardness", 1),
+        ("easy carving", "hardness", 0),
+    ),
 }
 _PEOPLE = (
     "Ada Ben Cora Dan Elin Finn Greta Hugo Ida Jon Kaja Leo Mara Nils Olga Paul Rosa Sven Tess Udo "
@@ -229,15 +262,41 @@ _PEOPLE = (
     "Pia Ralf Sara Tom Ursel Viktor Wanda Arno Berta Clara Dirk Edda Frida Georg Heidi Igor Julia "
     "Karl Lisa Moritz Nele"
 ).split()
-_ROLES = ("teacher", "student", "nurse", "farmer", "trader", "cook", "sailor", "librarian",
-          "reporter", "gardener", "builder", "guide")
-_REASONS = ("I am writing a guide for the school in {t}.", "It is for a talk in {t} next week.",
-            "My friends in {t} asked me about this.", "I need it for a poster in {t}.",
-            "We had a long debate about it in {t}.", "I leave for {t} tomorrow.",
-            "A museum in {t} wants to know.", "My neighbour from {t} never heard of it.")
-_TONES = ("Please use plain words.", "A friendly tone would be nice.", "Thanks in advance.",
-          "Please be exact.", "Take your time.", "I know nothing about it yet.",
-          "No jargon, please.", "I would be very grateful.", "Stick to the facts, please.")
+_ROLES = (
+    "teacher",
+    "student",
+    "nurse",
+    "farmer",
+    "trader",
+    "cook",
+    "sailor",
+    "librarian",
+    "reporter",
+    "gardener",
+    "builder",
+    "guide",
+)
+_REASONS = (
+    "I am writing a guide for the school in {t}.",
+    "It is for a talk in {t} next week.",
+    "My friends in {t} asked me about this.",
+    "I need it for a poster in {t}.",
+    "We had a long debate about it in {t}.",
+    "I leave for {t} tomorrow.",
+    "A museum in {t} wants to know.",
+    "My neighbour from {t} never heard of it.",
+)
+_TONES = (
+    "Please use plain words.",
+    "A friendly tone would be nice.",
+    "Thanks in advance.",
+    "Please be exact.",
+    "Take your time.",
+    "I know nothing about it yet.",
+    "No jargon, please.",
+    "I would be very grateful.",
+    "Stick to the facts, please.",
+)
 _NUMBERS = {2: "two", 3: "three"}
 
 
@@ -329,12 +388,24 @@ def _body(rng: random.Random, thing: _Thing, keys: list[str], frames: list[str])
 
 
 def _paragraph(rng: random.Random, thing: _Thing, keys: list[str]) -> str:
-    first = rng.choice(("{n} is {o} that {p}.", "{n} is the name of {o} that {p}.",
-                        "As {o}, {n} is well known: it {p}."))
+    first = rng.choice(
+        (
+            "{n} is {o} that {p}.",
+            "{n} is the name of {o} that {p}.",
+            "As {o}, {n} is well known: it {p}.",
+        )
+    )
     text = [first.format(n=thing.name, o=thing.noun, p=_vp(thing, keys[0], rng))]
-    frames = ["It {p}.", "{n} {p}.", "This {k} {p}.", "As for the {a}, it {p}.",
-              "Many people know that it {p}.", "In addition, it {p}.",
-              "Travellers report that it {p}.", "Note, too, that it {p}."]
+    frames = [
+        "It {p}.",
+        "{n} {p}.",
+        "This {k} {p}.",
+        "As for the {a}, it {p}.",
+        "Many people know that it {p}.",
+        "In addition, it {p}.",
+        "Travellers report that it {p}.",
+        "Note, too, that it {p}.",
+    ]
     text += _body(rng, thing, keys[1:], frames)
     if rng.random() < 0.5:
         text.append(_note(thing, keys[-1]))
@@ -342,16 +413,30 @@ def _paragraph(rng: random.Random, thing: _Thing, keys: list[str]) -> str:
 
 
 def _child(rng: random.Random, thing: _Thing, keys: list[str]) -> str:
-    first = rng.choice(("Have you ever heard of {n}?", "Let me tell you about {n}.",
-                        "Today we meet {n}."))
+    first = rng.choice(
+        ("Have you ever heard of {n}?", "Let me tell you about {n}.", "Today we meet {n}.")
+    )
     text = [first.format(n=thing.name), f"It is {thing.noun}."]
-    frames = ["Just think: it {p}!", "Did you know that it {p}?", "{n} {p}.",
-              "Your friends may not know that it {p}.", "Grown-ups say that it {p}.",
-              "And guess what: it {p}!", "My grandmother told me that it {p}.",
-              "Look closely and you learn that it {p}."]
+    frames = [
+        "Just think: it {p}!",
+        "Did you know that it {p}?",
+        "{n} {p}.",
+        "Your friends may not know that it {p}.",
+        "Grown-ups say that it {p}.",
+        "And guess what: it {p}!",
+        "My grandmother told me that it {p}.",
+        "Look closely and you learn that it {p}.",
+    ]
     text += _body(rng, thing, keys, frames)
-    text.append(rng.choice(("Now you can tell the others about it!", "Is that not wonderful?",
-                            f"Would you like to draw {thing.name} now?")))
+    text.append(
+        rng.choice(
+            (
+                "Now you can tell the others about it!",
+                "Is that not wonderful?",
+                f"Would you like to draw {thing.name} now?",
+            )
+        )
+    )
     return " ".join(text)
 
 
@@ -359,8 +444,9 @@ def _points(thing: _Thing, keys: list[str]) -> str:
     lines = [f"Here are three points on {thing.name}, {thing.noun}:"]
     for i, key in enumerate(keys):
         subject = "it" if i else thing.name
-        lines.append(f"{i + 1}. {key.capitalize()}: {subject} {_vp(thing, key)}. "
-                     + _note(thing, key))
+        lines.append(
+            f"{i + 1}. {key.capitalize()}: {subject} {_vp(thing, key)}. " + _note(thing, key)
+        )
     return "\n".join(lines)
 
 
@@ -388,16 +474,26 @@ def _contrast(one: _Thing, two: _Thing, key: str) -> str:
 
 def _compare(rng: random.Random, one: _Thing, two: _Thing, keys: list[str]) -> str:
     text = [f"{one.name} and {two.name} are both {one.kind}s."]
-    for lead, key in zip(rng.choice((("First, the {}: ", "Next, the {}: ", "Finally, the {}: "),
-                                     ("On the {}: ", "Now the {}: ", "Last, the {}: "))),
-                         keys, strict=False):
+    for lead, key in zip(
+        rng.choice(
+            (
+                ("First, the {}: ", "Next, the {}: ", "Finally, the {}: "),
+                ("On the {}: ", "Now the {}: ", "Last, the {}: "),
+            )
+        ),
+        keys,
+        strict=False,
+    ):
         text.append(lead.format(key) + _contrast(one, two, key))
     same = [key for key in keys if one.facts[key] == two.facts[key]]
     if same:
         text.append(f"So they agree on the {_join(same)}.")
     else:
-        text.append(f"So they differ in all {_NUMBERS[len(keys)]} points."
-                    if len(keys) > 2 else "So they differ in both points.")
+        text.append(
+            f"So they differ in all {_NUMBERS[len(keys)]} points."
+            if len(keys) > 2
+            else "So they differ in both points."
+        )
     extra = rng.choice([key for key in one.keys if key not in keys])
     return " ".join([*text, f"Besides, {one.name} {_vp(one, extra, rng)}."])
 
@@ -412,11 +508,16 @@ def _better(rng: random.Random, one: _Thing, two: _Thing, purpose: tuple[str, st
         winner, loser, lead = one, two, f"Look at the {key}"
         verdict = f"For {goal}, {one.name} and {two.name} are equally good."
     rest = rng.sample([k for k in one.keys if k != key], 3)
-    return " ".join([
-        verdict, f"{lead}: {_contrast(winner, loser, key)}", _note(winner, key),
-        f"Apart from that, {winner.name} {_vp(winner, rest[0], rng)} and "
-        f"{_vp(winner, rest[1], rng)}.", f"The other one {_vp(loser, rest[2], rng)}.",
-    ])
+    return " ".join(
+        [
+            verdict,
+            f"{lead}: {_contrast(winner, loser, key)}",
+            _note(winner, key),
+            f"Apart from that, {winner.name} {_vp(winner, rest[0], rng)} and "
+            f"{_vp(winner, rest[1], rng)}.",
+            f"The other one {_vp(loser, rest[2], rng)}.",
+        ]
+    )
 
 
 def _steps(rng: random.Random, thing: _Thing) -> str:
@@ -432,13 +533,19 @@ def _steps(rng: random.Random, thing: _Thing) -> str:
 def _summary(rng: random.Random, thing: _Thing) -> str:
     said = [_vp(thing, key) for key in thing.keys]
     lead = rng.choice(("In short", "To sum up", "Briefly"))
-    return (f"{lead}, {thing.name} is {thing.noun} that {_join(said[:4])}. "
-            f"Moreover, it {_join(said[4:])}.")
+    return (
+        f"{lead}, {thing.name} is {thing.noun} that {_join(said[:4])}. "
+        f"Moreover, it {_join(said[4:])}."
+    )
 
 
 def _answer(rng: random.Random, thing: _Thing, keys: list[str]) -> str:
-    text = [f"{thing.name} {_vp(thing, keys[0])}.", _note(thing, keys[0]),
-            f"As for the {keys[1]}, it {_vp(thing, keys[1])}.", _note(thing, keys[1])]
+    text = [
+        f"{thing.name} {_vp(thing, keys[0])}.",
+        _note(thing, keys[0]),
+        f"As for the {keys[1]}, it {_vp(thing, keys[1])}.",
+        _note(thing, keys[1]),
+    ]
     rest = rng.sample([key for key in thing.keys if key not in keys], 2)
     lead = rng.choice(("You may also like to know that it", "Let me add that it", "Besides, it"))
     return " ".join([*text, f"{lead} {_vp(thing, rest[0], rng)} and {_vp(thing, rest[1], rng)}."])
@@ -448,9 +555,15 @@ def _dress(rng: random.Random, core: str) -> str:
     """Add independent optional slots (who asks, why, in which tone) around a request."""
     town = rng.choice(_things()["town"]).name
     person, role = rng.choice(_PEOPLE), rng.choice(_ROLES)
-    who = rng.choice((f"I am {person}, a {role}.", f"My name is {person}.",
-                      f"Hello, {person} here.", f"I work as a {role} in {town}.",
-                      f"{person}, a {role}, sent me."))
+    who = rng.choice(
+        (
+            f"I am {person}, a {role}.",
+            f"My name is {person}.",
+            f"Hello, {person} here.",
+            f"I work as a {role} in {town}.",
+            f"{person}, a {role}, sent me.",
+        )
+    )
     why, tone = rng.choice(_REASONS).format(t=town), rng.choice(_TONES)
     parts = [who] if rng.random() < 0.65 else []
     parts += [why] if rng.random() < 0.5 or not parts else []
@@ -463,16 +576,22 @@ def _single(rng: random.Random, thing: _Thing) -> tuple[str, str, list[str]]:
     form = rng.choice(("free", "ordered", "child", "points", "bullets", "some", "card", "steps"))
     if form in ("free", "child"):
         keys = keys[: rng.randint(5, 8)]
-        ask = (("Describe {n}.", "Tell me about {n}.", "What is {n}?", "Write a paragraph on {n}.")
-               if form == "free" else
-               ("Write a short paragraph on {n} for a child.", "Explain {n} to a child.",
-                "How would you present {n} to a six-year-old?"))
+        ask = (
+            ("Describe {n}.", "Tell me about {n}.", "What is {n}?", "Write a paragraph on {n}.")
+            if form == "free"
+            else (
+                "Write a short paragraph on {n} for a child.",
+                "Explain {n} to a child.",
+                "How would you present {n} to a six-year-old?",
+            )
+        )
         make = _paragraph if form == "free" else _child
         return rng.choice(ask).format(n=n), make(rng, thing, keys), keys
     if form == "ordered":
         keys = keys[: rng.randint(5, 7)]
-        ask = rng.choice(("Describe {n}: cover {a}, in that order.",
-                          "Write about {n} in this order: {a}."))
+        ask = rng.choice(
+            ("Describe {n}: cover {a}, in that order.", "Write about {n} in this order: {a}.")
+        )
         return ask.format(n=n, a=_aspects(keys)), _paragraph(rng, thing, keys), keys
     if form == "points":
         keys = keys[:3]
@@ -480,17 +599,24 @@ def _single(rng: random.Random, thing: _Thing) -> tuple[str, str, list[str]]:
         return ask.format(n=n, a=_aspects(keys)), _points(thing, keys), keys
     if form in ("bullets", "some"):
         keys = thing.keys if form == "bullets" else keys[: rng.randint(6, 7)]
-        ask = (("List the facts on {n} as bullets.", "Give me all facts on {n} as a bullet list.")
-               if form == "bullets" else
-               ("List these facts on {n} as bullets: {a}.", "Make bullets on {n} with {a}."))
+        ask = (
+            ("List the facts on {n} as bullets.", "Give me all facts on {n} as a bullet list.")
+            if form == "bullets"
+            else ("List these facts on {n} as bullets: {a}.", "Make bullets on {n} with {a}.")
+        )
         return rng.choice(ask).format(n=n, a=_aspects(keys)), _bullets(thing, keys), keys
     if form == "card":
         first = keys[0] if rng.random() < 0.6 else None
         ask = rng.choice(("Make a card for {n}", "Give me a card on {n}", "Fill in a card for {n}"))
         tail = f" that starts with the {first}." if first else "."
         return ask.format(n=n) + tail, _card(thing, first), thing.keys
-    ask = rng.choice(("How do I {t} {n}?", "Which steps do I follow to {t} {n}?",
-                      "Explain step by step how to {t} {n}."))
+    ask = rng.choice(
+        (
+            "How do I {t} {n}?",
+            "Which steps do I follow to {t} {n}?",
+            "Explain step by step how to {t} {n}.",
+        )
+    )
     return ask.format(n=n, t=_STEPS[thing.kind][0]), _steps(rng, thing), keys[:3]
 
 
@@ -498,12 +624,22 @@ def _pair(rng: random.Random, one: _Thing, two: _Thing) -> tuple[str, str]:
     """Return the request and the response for two things of one kind."""
     if rng.random() < 0.6:
         keys = rng.sample(one.keys, rng.randint(2, 3))
-        ask = rng.choice(("Compare {x} and {y}: look at the {a}.",
-                          "How do {x} and {y} differ in {a}?", "Set {x} against {y} by {a}."))
+        ask = rng.choice(
+            (
+                "Compare {x} and {y}: look at the {a}.",
+                "How do {x} and {y} differ in {a}?",
+                "Set {x} against {y} by {a}.",
+            )
+        )
         return (ask.format(x=one.name, y=two.name, a=_join(keys)), _compare(rng, one, two, keys))
     purpose = rng.choice(_PURPOSES[one.kind])
-    ask = rng.choice(("Which is better for {g}, {x} or {y}?", "Is {x} or {y} better for {g}?",
-                      "I must choose between {x} and {y} for {g}. Which one?"))
+    ask = rng.choice(
+        (
+            "Which is better for {g}, {x} or {y}?",
+            "Is {x} or {y} better for {g}?",
+            "I must choose between {x} and {y} for {g}. Which one?",
+        )
+    )
     return ask.format(x=one.name, y=two.name, g=purpose[0]), _better(rng, one, two, purpose)
 
 
@@ -529,9 +665,11 @@ def _follow(rng: random.Random, thing: _Thing, keys: list[str], other: _Thing, f
     if form == "card":
         return rng.choice(("Now give me a card for it.", "Put it on a card as well.")), _card(thing)
     # Only a first answer with every fact can be summarised; otherwise the request asks for them.
-    ask = (("Summarise that in two sentences.", "Now the same in two sentences.")
-           if len(keys) == len(thing.keys) else
-           ("Sum up all you know about it in two sentences.", "Put its facts in two sentences."))
+    ask = (
+        ("Summarise that in two sentences.", "Now the same in two sentences.")
+        if len(keys) == len(thing.keys)
+        else ("Sum up all you know about it in two sentences.", "Put its facts in two sentences.")
+    )
     return rng.choice(ask), _summary(rng, thing)
 
 

@@ -109,43 +109,49 @@ class _Plan:
 def _num_filter(rng: random.Random) -> _Op:
     k, d, low = rng.randint(1, 12), rng.randint(3, 6), rng.randint(-2, 6)
     high = low + rng.randint(3, 8)
-    return rng.choice([
-        _Op("are even", "", "{v} % 2 == 0", "even"),
-        _Op("are odd", "", "{v} % 2 == 1", "odd"),
-        _Op(f"are greater than {k}", "", f"{{v}} > {k}", f"over_{k}"),
-        _Op(f"are less than {k}", "", f"{{v}} < {k}", f"under_{k}"),
-        _Op(f"are at least {k}", "", f"{{v}} >= {k}", f"from_{k}"),
-        _Op(f"are divisible by {d}", "", f"{{v}} % {d} == 0", f"div_{d}"),
-        _Op(f"are not equal to {k}", "", f"{{v}} != {k}", f"not_{k}"),
-        _Op("are positive", "", "{v} > 0", "positive"),
-        _Op("are negative", "", "{v} < 0", "negative"),
-        _Op(f"are between {low} and {high}", "", f"{low} <= {{v}} <= {high}", "between"),
-    ])
+    return rng.choice(
+        [
+            _Op("are even", "", "{v} % 2 == 0", "even"),
+            _Op("are odd", "", "{v} % 2 == 1", "odd"),
+            _Op(f"are greater than {k}", "", f"{{v}} > {k}", f"over_{k}"),
+            _Op(f"are less than {k}", "", f"{{v}} < {k}", f"under_{k}"),
+            _Op(f"are at least {k}", "", f"{{v}} >= {k}", f"from_{k}"),
+            _Op(f"are divisible by {d}", "", f"{{v}} % {d} == 0", f"div_{d}"),
+            _Op(f"are not equal to {k}", "", f"{{v}} != {k}", f"not_{k}"),
+            _Op("are positive", "", "{v} > 0", "positive"),
+            _Op("are negative", "", "{v} < 0", "negative"),
+            _Op(f"are between {low} and {high}", "", f"{low} <= {{v}} <= {high}", "between"),
+        ]
+    )
 
 
 def _word_filter(rng: random.Random) -> _Op:
     k, c = rng.randint(2, 5), rng.choice("abcdefglmoprst")
     vowel = rng.choice("aeiorlnst")
-    return rng.choice([
-        _Op(f"are longer than {k} letters", "", f"len({{v}}) > {k}", "long"),
-        _Op(f"are shorter than {k + 1} letters", "", f"len({{v}}) < {k + 1}", "short"),
-        _Op(f"are exactly {k + 1} letters long", "", f"len({{v}}) == {k + 1}", f"len_{k + 1}"),
-        _Op(f"start with '{c}'", "", f"{{v}}.startswith('{c}')", f"start_{c}"),
-        _Op(f"end with '{vowel}'", "", f"{{v}}.endswith('{vowel}')", f"end_{vowel}"),
-        _Op(f"contain '{vowel}'", "", f"'{vowel}' in {{v}}", f"with_{vowel}"),
-        _Op(f"do not contain '{vowel}'", "", f"'{vowel}' not in {{v}}", f"without_{vowel}"),
-    ])
+    return rng.choice(
+        [
+            _Op(f"are longer than {k} letters", "", f"len({{v}}) > {k}", "long"),
+            _Op(f"are shorter than {k + 1} letters", "", f"len({{v}}) < {k + 1}", "short"),
+            _Op(f"are exactly {k + 1} letters long", "", f"len({{v}}) == {k + 1}", f"len_{k + 1}"),
+            _Op(f"start with '{c}'", "", f"{{v}}.startswith('{c}')", f"start_{c}"),
+            _Op(f"end with '{vowel}'", "", f"{{v}}.endswith('{vowel}')", f"end_{vowel}"),
+            _Op(f"contain '{vowel}'", "", f"'{vowel}' in {{v}}", f"with_{vowel}"),
+            _Op(f"do not contain '{vowel}'", "", f"'{vowel}' not in {{v}}", f"without_{vowel}"),
+        ]
+    )
 
 
 def _char_filter(rng: random.Random) -> _Op:
     c, d = rng.choice("aeiorlnst"), rng.choice("cdefghiklmnopr")
-    return rng.choice([
-        _Op("are vowels", "", "{v} in 'aeiou'", "vowels"),
-        _Op("are not vowels", "", "{v} not in 'aeiou'", "no_vowels"),
-        _Op(f"are not equal to '{c}'", "", f"{{v}} != '{c}'", f"not_{c}"),
-        _Op(f"are after '{d}' in the alphabet", "", f"{{v}} > '{d}'", f"after_{d}"),
-        _Op(f"are before '{d}' in the alphabet", "", f"{{v}} < '{d}'", f"before_{d}"),
-    ])
+    return rng.choice(
+        [
+            _Op("are vowels", "", "{v} in 'aeiou'", "vowels"),
+            _Op("are not vowels", "", "{v} not in 'aeiou'", "no_vowels"),
+            _Op(f"are not equal to '{c}'", "", f"{{v}} != '{c}'", f"not_{c}"),
+            _Op(f"are after '{d}' in the alphabet", "", f"{{v}} > '{d}'", f"after_{d}"),
+            _Op(f"are before '{d}' in the alphabet", "", f"{{v}} < '{d}'", f"before_{d}"),
+        ]
+    )
 
 
 _FILTERS = {"num": _num_filter, "word": _word_filter, "char": _char_filter}
@@ -159,8 +165,13 @@ def _map(rng: random.Random, kind: str) -> _Op:
             _Op(f"increased by {k}", f"add {k} to each", f"{{v}} + {k}", f"plus_{k}", "num"),
             _Op(f"lowered by {k}", f"subtract {k} from each", f"{{v}} - {k}", f"minus_{k}", "num"),
             _Op(f"multiplied by {m}", f"multiply each by {m}", f"{{v}} * {m}", f"times_{m}", "num"),
-            _Op(f"reduced modulo {m + 1}", f"take each modulo {m + 1}", f"{{v}} % {m + 1}",
-                f"mod_{m + 1}", "num"),
+            _Op(
+                f"reduced modulo {m + 1}",
+                f"take each modulo {m + 1}",
+                f"{{v}} % {m + 1}",
+                f"mod_{m + 1}",
+                "num",
+            ),
             _Op("negated", "negate each", "-{v}", "negated", "num"),
             _Op("made absolute", "make each absolute", "abs({v})", "abs", "num"),
         ],
@@ -196,29 +207,60 @@ def _num_sinks(rng: random.Random) -> list[_Sink]:
     plus, words = (f" + {p}", f" plus {p}") if p else ("", "")
     best = ["if best is None or {e} {op} best:", "    best = {e}"]
     out = [
-        _Sink("sum", "the sum of {x}" + (f", with {p} added to the sum" if p else ""),
-              "return the sum" + words, ["total = 0"], ["total += {e}"], "total" + plus,
-              "sum({e} {for})" + plus, doing="Add it to the total."),
-        _Sink("product", f"{s} times the product of {{x}}", f"return {s} times the product",
-              [f"result = {s}"], ["result *= {e}"], "result", doing="Multiply the result by it."),
-        _Sink("running", "the list of running totals of {x}", "return the running totals",
-              ["total = 0", "result = []"], ["total += {e}", "result.append(total)"], "result",
-              out="list[int]", doing="Store the total so far."),
+        _Sink(
+            "sum",
+            "the sum of {x}" + (f", with {p} added to the sum" if p else ""),
+            "return the sum" + words,
+            ["total = 0"],
+            ["total += {e}"],
+            "total" + plus,
+            "sum({e} {for})" + plus,
+            doing="Add it to the total.",
+        ),
+        _Sink(
+            "product",
+            f"{s} times the product of {{x}}",
+            f"return {s} times the product",
+            [f"result = {s}"],
+            ["result *= {e}"],
+            "result",
+            doing="Multiply the result by it.",
+        ),
+        _Sink(
+            "running",
+            "the list of running totals of {x}",
+            "return the running totals",
+            ["total = 0", "result = []"],
+            ["total += {e}", "result.append(total)"],
+            "result",
+            out="list[int]",
+            doing="Store the total so far.",
+        ),
     ]
     for word, fn, op in [("largest", "max", ">"), ("smallest", "min", "<")]:
-        out.append(_Sink(fn, f"the {word} of {{x}}", f"return the {word}", ["best = None"],
-                         [b.replace("{op}", op) for b in best], "best",
-                         f"{fn}(({{e}} {{for}}), default=None)", "int | None",
-                         f"Remember the {word} so far."))
+        out.append(
+            _Sink(
+                fn,
+                f"the {word} of {{x}}",
+                f"return the {word}",
+                ["best = None"],
+                [b.replace("{op}", op) for b in best],
+                "best",
+                f"{fn}(({{e}} {{for}}), default=None)",
+                "int | None",
+                f"Remember the {word} so far.",
+            )
+        )
     return out
 
 
 def _key(rng: random.Random, kind: str) -> tuple[str, str]:
     m = rng.randint(2, 5)
-    keys = {"num": [(f"remainder modulo {m}", f"{{e}} % {m}"), ("last digit", "abs({e}) % 10")],
-            "word": [("first letter", "{e}[0]"), ("length", "len({e})"),
-                     ("last letter", "{e}[-1]")],
-            "char": [("letter", "{e}")]}
+    keys = {
+        "num": [(f"remainder modulo {m}", f"{{e}} % {m}"), ("last digit", "abs({e}) % 10")],
+        "word": [("first letter", "{e}[0]"), ("length", "len({e})"), ("last letter", "{e}[-1]")],
+        "char": [("letter", "{e}")],
+    }
     return rng.choice(keys[kind])
 
 
@@ -227,44 +269,113 @@ def _any_sinks(rng: random.Random, kind: str) -> list[_Sink]:
     default = str(-k) if kind == "num" else rng.choice(["''", "'none'", "'?'"])
     by, key = _key(rng, kind)
     return [
-        _Sink("list", "a list of {x}", "return them as a list", ["result = []"],
-              ["result.append({e})"], "result", "[{e} {for}]", f"list[{typ}]",
-              "Put it in the list."),
-        _Sink("first", f"the first of {{x}}, or {default} if there is none",
-              f"return the first, or {default} if there is none", [], ["return {e}"], default,
-              f"next(({{e}} {{for}}), {default})", typ, "Stop at the first match."),
-        _Sink("last", f"the last of {{x}}, or {default} if there is none",
-              f"return the last, or {default} if there is none", [f"result = {default}"],
-              ["result = {e}"], "result", out=typ, doing="Keep the latest match."),
-        _Sink("count_by", f"a dict by {by} with the counts of {{x}}", f"count by {by} in a dict",
-              ["counts = {}"], [f"key = {key}", "counts[key] = counts.get(key, 0) + 1"],
-              "counts", out="dict", doing="Count one more for this key."),
-        _Sink("group", f"a dict by {by} with the groups of {{x}}", f"group them by {by} in a dict",
-              ["groups = {}"], [f"key = {key}", "groups.setdefault(key, []).append({e})"],
-              "groups", out="dict", doing="Put it in the group of its key."),
+        _Sink(
+            "list",
+            "a list of {x}",
+            "return them as a list",
+            ["result = []"],
+            ["result.append({e})"],
+            "result",
+            "[{e} {for}]",
+            f"list[{typ}]",
+            "Put it in the list.",
+        ),
+        _Sink(
+            "first",
+            f"the first of {{x}}, or {default} if there is none",
+            f"return the first, or {default} if there is none",
+            [],
+            ["return {e}"],
+            default,
+            f"next(({{e}} {{for}}), {default})",
+            typ,
+            "Stop at the first match.",
+        ),
+        _Sink(
+            "last",
+            f"the last of {{x}}, or {default} if there is none",
+            f"return the last, or {default} if there is none",
+            [f"result = {default}"],
+            ["result = {e}"],
+            "result",
+            out=typ,
+            doing="Keep the latest match.",
+        ),
+        _Sink(
+            "count_by",
+            f"a dict by {by} with the counts of {{x}}",
+            f"count by {by} in a dict",
+            ["counts = {}"],
+            [f"key = {key}", "counts[key] = counts.get(key, 0) + 1"],
+            "counts",
+            out="dict",
+            doing="Count one more for this key.",
+        ),
+        _Sink(
+            "group",
+            f"a dict by {by} with the groups of {{x}}",
+            f"group them by {by} in a dict",
+            ["groups = {}"],
+            [f"key = {key}", "groups.setdefault(key, []).append({e})"],
+            "groups",
+            out="dict",
+            doing="Put it in the group of its key.",
+        ),
     ]
 
 
 def _text_sinks(rng: random.Random) -> list[_Sink]:
     sep = rng.choice([" ", "-", ", ", "+", "/", "_"])
     return [
-        _Sink("join", f"a string of {{x}}, joined by '{sep}'", f"join them by '{sep}'",
-              ["parts = []"], ["parts.append({e})"], f"'{sep}'.join(parts)",
-              f"'{sep}'.join({{e}} {{for}})", "str", "Collect the parts."),
-        _Sink("build", "one string built from {x}", "build one string from them",
-              ["result = ''"], ["result += {e}"], "result", "''.join({e} {for})", "str",
-              "Add it to the string."),
+        _Sink(
+            "join",
+            f"a string of {{x}}, joined by '{sep}'",
+            f"join them by '{sep}'",
+            ["parts = []"],
+            ["parts.append({e})"],
+            f"'{sep}'.join(parts)",
+            f"'{sep}'.join({{e}} {{for}})",
+            "str",
+            "Collect the parts.",
+        ),
+        _Sink(
+            "build",
+            "one string built from {x}",
+            "build one string from them",
+            ["result = ''"],
+            ["result += {e}"],
+            "result",
+            "''.join({e} {for})",
+            "str",
+            "Add it to the string.",
+        ),
     ]
 
 
 def _plain_sinks(rng: random.Random, kind: str) -> list[_Sink]:
     """Sinks over unmapped items: counting and tests."""
     one = _FILTERS[kind](rng)
-    count = _Sink("count", "the number of {x}", "return how many there are", ["count = 0"],
-                  ["count += 1"], "count", "sum(1 {for})", doing="Count one more.")
-    hit = _Sink("has", f"whether some of {{x}} {one.text}", f"return whether some {one.text}", [],
-                [f"if {one.expr}:", "    return True"], "False", f"any({one.expr} {{for}})",
-                "bool", "One match is enough.")
+    count = _Sink(
+        "count",
+        "the number of {x}",
+        "return how many there are",
+        ["count = 0"],
+        ["count += 1"],
+        "count",
+        "sum(1 {for})",
+        doing="Count one more.",
+    )
+    hit = _Sink(
+        "has",
+        f"whether some of {{x}} {one.text}",
+        f"return whether some {one.text}",
+        [],
+        [f"if {one.expr}:", "    return True"],
+        "False",
+        f"any({one.expr} {{for}})",
+        "bool",
+        "One match is enough.",
+    )
     return [count, hit]
 
 
@@ -290,8 +401,17 @@ def _branches(rng: random.Random, kind: str) -> _Sink:
     rule = f"{said[0]} for those that {one.text}{mid} and {said[2]} for the rest"
     pick = f"{vals[0]} if {one.expr} else {vals[2]}"
     comp = "" if three else (f"[{pick} {{for}}]" if lead == "list" else f"sum({pick} {{for}})")
-    return _Sink("label" if lead == "list" else "score", f"a {lead} over {{x}}: {rule}",
-                 f"return a {lead}: {rule}", [init], lines, ret, comp, out, "Choose by the rule.")
+    return _Sink(
+        "label" if lead == "list" else "score",
+        f"a {lead} over {{x}}: {rule}",
+        f"return a {lead}: {rule}",
+        [init],
+        lines,
+        ret,
+        comp,
+        out,
+        "Choose by the rule.",
+    )
 
 
 def _source(rng: random.Random, nfilters: int) -> tuple[_Plan, str, str]:
@@ -320,8 +440,19 @@ def _source(rng: random.Random, nfilters: int) -> tuple[_Plan, str, str]:
             items = ("those of " if cut else "") + f"{items} that {said}"
     test = " if " + " and ".join(conds) if conds else ""
     clause = " ".join("for " + h for h in heads) + test
-    plan = _Plan(arg, hint, src, heads, clause, items, ["take " + items], conds,
-                 _Sink("", "", "", [], [], ""), [f.slug for f in filters], context)
+    plan = _Plan(
+        arg,
+        hint,
+        src,
+        heads,
+        clause,
+        items,
+        ["take " + items],
+        conds,
+        _Sink("", "", "", [], [], ""),
+        [f.slug for f in filters],
+        context,
+    )
     return plan, kind, var
 
 
@@ -349,11 +480,19 @@ def _plan(rng: random.Random) -> _Plan:
         text = text.replace("{e}", shown).replace("{v}", var).replace("{for}", plan.clause)
         return text.replace("{x}", plan.items)
 
-    sink.text, sink.comp, sink.update = fill(sink.text), fill(sink.comp), [
-        fill(line) for line in sink.update]
+    sink.text, sink.comp, sink.update = (
+        fill(sink.text),
+        fill(sink.comp),
+        [fill(line) for line in sink.update],
+    )
     comp = bool(sink.comp) and rng.random() < 0.5
-    plan.flags = {"comp": comp, "hints": rng.random() < 0.35, "two": rng.random() < 0.5,
-                  "comments": rng.random() < 0.35, "explain": rng.random() < 0.35}
+    plan.flags = {
+        "comp": comp,
+        "hints": rng.random() < 0.35,
+        "two": rng.random() < 0.5,
+        "comments": rng.random() < 0.35,
+        "explain": rng.random() < 0.35,
+    }
     plan.name = _name(rng, plan)
     return plan
 
@@ -437,8 +576,11 @@ def _style(rng: random.Random, plan: _Plan) -> str:
     count = "two examples" if f["two"] else "one example"
     said.append(rng.choice([f"give {count}", f"show {count}", f"put {count} in the docstring"]))
     if f["hints"] or rng.random() < 0.3:
-        said.append(rng.choice(["with type hints", "add type hints"]) if f["hints"]
-                    else rng.choice(["no type hints", "leave out type hints"]))
+        said.append(
+            rng.choice(["with type hints", "add type hints"])
+            if f["hints"]
+            else rng.choice(["no type hints", "leave out type hints"])
+        )
     if f["comments"]:
         said.append(rng.choice(["add comments", "comment the code"]))
     if f["explain"]:
@@ -450,15 +592,17 @@ def _style(rng: random.Random, plan: _Plan) -> str:
 
 def _request(rng: random.Random, plan: _Plan) -> str:
     call, what = f"`{plan.name}({plan.arg})`", plan.sink.text
-    task = rng.choice([
-        f"Write a Python function {call} that returns {what}.",
-        f"Please write {call} in Python. It should return {what}.",
-        f"I need a Python function {call} which returns {what}.",
-        f"Define {call} in Python so that it returns {what}.",
-        f"Can you code a Python function {call}? It returns {what}.",
-        f"Write a Python function {call} with these steps: {', then '.join(plan.steps)}.",
-        f"Code {call} in Python: {', then '.join(plan.steps)}.",
-    ])
+    task = rng.choice(
+        [
+            f"Write a Python function {call} that returns {what}.",
+            f"Please write {call} in Python. It should return {what}.",
+            f"I need a Python function {call} which returns {what}.",
+            f"Define {call} in Python so that it returns {what}.",
+            f"Can you code a Python function {call}? It returns {what}.",
+            f"Write a Python function {call} with these steps: {', then '.join(plan.steps)}.",
+            f"Code {call} in Python: {', then '.join(plan.steps)}.",
+        ]
+    )
     bits = [task, _style(rng, plan)]
     # Types that the task words leave open are settled by the context sentence.
     if plan.sample in ("rows", "dict") or rng.random() < 0.5:

@@ -73,9 +73,10 @@ _SPLITS = ("train", "validation")
 
 
 def _tensors(pairs: pd.DataFrame, config: SelectorConfig) -> _Data:
-    return _Data(pair_inputs(pairs, config.features, config.input_size), torch.tensor(
-        pairs["class_index"].to_numpy(dtype=np.int64)
-    ))
+    return _Data(
+        pair_inputs(pairs, config.features, config.input_size),
+        torch.tensor(pairs["class_index"].to_numpy(dtype=np.int64)),
+    )
 
 
 def pair_inputs(pairs: pd.DataFrame, features: str, input_size: int) -> Tensor:

@@ -1,0 +1,106 @@
+"""What a round commits, tau, the candidate set and the choice within it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from blockpilot.candidates import best_block_size, candidate_set
+from blockpilot.errors import BlockPilotError
+from blockpilot.rounds import commit, count_accepted, last_block_size, tau
+
+
+@pytest.mark.parametrize(
+    ("proposals", "posterior", "accepted"),
+    [
+        ([], [5], 0),
+        ([1, 2, 3], [1, 2, 3, 4], 3),
+        ([1, 2, 3], [9, 2, 3, 4], 0),
+        ([1, 2, 3], [1, 9, 3, 4], 1),  # a later match does not count
+        ([1, 2, 3], [1, 2, 9, 3], 2),
+        ([7, 7], [7, 8, 7], 1),
+    ],
+)
+def test_accepted_drafts_are_the_longest_matching_prefix(proposals, posterior, accepted) -> None:
+    assert count_accepted(proposals, posterior) == accepted
+
+
+@pytest.mark.parametrize(("proposals", "posterior"), [([1, 2], [1, 2]), ([], []), ([1], [1, 2, 3])])
+def test_the_posterior_has_one_token_more_than_the_proposals(proposals, posterior) -> None:
+    with pytest.raises(ValueError, match=f"expected {len(proposals) + 1} posterior ids"):
+        count_accepted(proposals, posterior)
+
+
+@pytest.mark.parametrize(
+    ("num_accepted", "stop_ids", "remaining", "committed"),
+    [
+        (0, (), 9, ([4], False)),
+        (2, (), 9, ([4, 5, 6], False)),
+        (3, (), 9, ([4, 5, 6, 5], False)),
+        (3, {5}, 9, ([4, 5], True)),  # clipped after the first stop, which is emitted
+        (3, [6, 4], 9, ([4], True)),
+        (1, {6}, 9, ([4, 5], False)),  # a stop token that was not accepted does not count
+        (2, {6}, 9, ([4, 5, 6], True)),  # the bonus token may be the stop
+        (3, (), 2, ([4, 5], False)),
+        (3, {6}, 2, ([4, 5], False)),  # the limit comes before the stop
+        (3, {5}, 2, ([4, 5], True)),
+        (3, (), 0, ([], False)),
+    ],
+)
+def test_commit_clips_at_the_stop_token_and_at_the_limit(
+    num_accepted, stop_ids, remaining, committed
+) -> None:
+    assert commit([4, 5, 6, 5], num_accepted, stop_ids, remaining) == committed
+
+
+def test_committed_tokens_are_plain_integers() -> None:
+    tokens, _ = commit(np.array([4, 5, 6]), 2, (), 9)
+    assert [type(token) for token in tokens] == [int, int, int]
+
+
+@pytest.mark.parametrize(
+    ("block_size", "remaining", "size"),
+    [(8, 100, 8), (8, 8, 8), (8, 7, 8), (8, 6, 7), (8, 1, 2), (1, 1, 1), (2, 1, 2), (1, 50, 1)],
+)
+def test_the_last_block_has_one_slot_more_than_tokens_left(block_size, remaining, size) -> None:
+    assert last_block_size(block_size, remaining) == size
+
+
+def test_tau_is_committed_tokens_per_round() -> None:
+    assert tau([3, 1, 4, 1]) == 2.25
+    assert tau([1]) == 1.0
+    assert math.isnan(tau([]))
+
+
+def test_the_candidate_set_surrounds_the_trained_size() -> None:
+    assert candidate_set(8, 2) == [6, 7, 8, 9, 10]
+    assert candidate_set(2, 1) == [1, 2, 3]
+    assert candidate_set(4, 3) == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("radius", [0, -1])
+def test_a_candidate_set_of_one_is_refused(radius) -> None:
+    with pytest.raises(BlockPilotError, match=rf"sweep\.radius is {radius}; allowed: .*>= 1"):
+        candidate_set(8, radius)
+
+
+def test_candidates_below_one_are_refused() -> None:
+    with pytest.raises(BlockPilotError, match=r"sweep\.radius is 8; allowed: 1 to 7 .*size 8"):
+        candidate_set(8, 8)
+
+
+def test_best_block_size_is_the_smallest_of_the_best() -> None:
+    assert best_block_size([1.0, 3.0, 2.0], [6, 7, 8]) == (7, False)
+    assert best_block_size([1.0, 3.0, 3.0], [6, 7, 8]) == (7, True)
+    assert best_block_size([3.0, 1.0, 3.0], [8, 7, 6]) == (6, True)  # sizes in any order
+    assert best_block_size([2.0, 2.0, 3.0], [6, 7, 8]) == (8, False)  # a tie below the best
+    assert best_block_size([1.5], [4]) == (4, False)
+
+
+def test_best_block_size_needs_one_objective_per_size() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        best_block_size([1.0, 2.0], [6, 7, 8])
+    with pytest.raises(ValueError, match="empty"):
+        best_block_size([], [])

@@ -1,0 +1,25 @@
+# The text that all labels refer to: the target alone, autoregressively, in batches.
+
+
+rule decode_trajectories:
+    input:
+        prompts=PROMPTS,
+        target=local_files(PAIR["target"]),
+    output:
+        trajectories=f"{RUN}/trajectories/{{decode}}.parquet",
+    log:
+        f"{RUN}/logs/decode_trajectories/{{decode}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/decode_trajectories/{{decode}}.tsv"
+    threads: THREADS
+    resources:
+        gpu=GPUS,
+    params:
+        loading=LOADING,
+        batch_size=DECODE["batch_size"],
+        max_new_tokens=DECODE["max_new_tokens"],
+        variant=lambda wildcards: VARIANTS[wildcards.decode],
+    message:
+        "Decode every prompt autoregressively ({wildcards.decode})"
+    script:
+        "../scripts/decode_trajectories.py"

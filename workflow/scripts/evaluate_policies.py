@@ -1,0 +1,48 @@
+"""Evaluate all policies on held-out prompts: rounds of all, times of a fixed subset."""
+
+import pandas as pd
+import torch
+
+from blockpilot.evaluate import make_policies, offline_rows, pick_timed, time_policies
+from blockpilot.jobs import start_job
+from blockpilot.pair import load_pair
+from blockpilot.policies import SelectorPolicy
+from blockpilot.records import EVALUATION, PAIRS, PROMPTS, SWEEP, TRAJECTORIES
+from blockpilot.records import read_table, write_table
+from blockpilot.selector import Selector
+from blockpilot.sweep import Decoder, DecodeVariant
+
+start_job(snakemake.log[0])
+variant, loading = snakemake.params.variant, snakemake.params.loading
+target, draft, stop_ids = load_pair(**loading)
+decode = Decoder(
+    target,
+    draft,
+    DecodeVariant(
+        temperature=variant["temperature"],
+        sampling=variant["sampling"],
+        max_new_tokens=snakemake.params.max_new_tokens,
+    ),
+    stop_ids,
+)
+prompts = pd.concat([read_table(path, PROMPTS) for path in snakemake.input.prompts])
+pairs = read_table(snakemake.input.pairs, PAIRS)
+sweep = pd.concat([read_table(path, SWEEP) for path in snakemake.input.sweeps])
+selector = SelectorPolicy(Selector.load(snakemake.input.selector, loading["device"]["torch"]))
+
+requests = (
+    read_table(snakemake.input.trajectories, TRAJECTORIES)
+    .merge(pairs[["prompt_id", "seed"]], on=["prompt_id", "seed"])  # those with a round
+    .merge(prompts[["prompt_id", "split", "domain", "input_ids"]], on="prompt_id")
+)
+test = requests[requests["split"] == "test"]
+rows = []
+for seed in variant["seeds"]:
+    policies = make_policies(pairs, prompts, seed, snakemake.params.swept, selector)
+    own = test[test["seed"] == seed]
+    timed = pick_timed(own, snakemake.params.timed_prompts_per_domain)
+    rows += time_policies(decode, policies, timed, snakemake.params.seed)
+    rest = own[~own["prompt_id"].isin(timed["prompt_id"])]
+    for policy in policies:
+        rows += offline_rows(policy, rest, sweep, snakemake.params.max_new_tokens)
+write_table(snakemake.output.evaluation, rows, EVALUATION)

@@ -1,0 +1,188 @@
+"""Held-out evaluation: rounds of all test prompts, wall-clock time of a fixed subset."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import torch
+
+from blockpilot.decode import Generation
+from blockpilot.errors import BlockPilotError
+from blockpilot.policies import ArPolicy, FixedPolicy, Policy, Request, TablePolicy
+from blockpilot.progress import track
+from blockpilot.rounds import verified_sizes
+
+CONTROL = "ar_control"  # a second `ar`: what differs from 1.0x is the machine's noise
+
+
+class Renamed:
+    """A policy under another name."""
+
+    def __init__(self, policy: Policy, name: str) -> None:
+        self.policy, self.name, self.uses_draft = policy, name, policy.uses_draft
+
+    def begin(self, request: Request) -> int:
+        """Return the wrapped policy's block size."""
+        return self.policy.begin(request)
+
+
+class Counted(Renamed):
+    """Remembers calls and choices: a policy that never ran must not appear in a table."""
+
+    calls = 0
+    block_size = 0
+
+    def begin(self, request: Request) -> int:
+        """Return the wrapped policy's block size."""
+        self.calls += 1
+        self.block_size = self.policy.begin(request)
+        return self.block_size
+
+
+def best_fixed_block_size(pairs: pd.DataFrame) -> int:
+    """Return the candidate with the largest tau_mean over training pairs, smallest on ties."""
+    train = pairs[pairs["split"] == "train"]
+    if train.empty:
+        raise BlockPilotError("no pair has split 'train': best_fixed is chosen on training prompts")
+    table = pd.DataFrame(
+        [dict(zip(r.block_sizes, r.tau_by_block_size, strict=True)) for r in train.itertuples()]
+    )
+    return int(table[list(train["candidates"].iloc[0])].mean().idxmax())
+
+
+def oracle_policy(pairs: pd.DataFrame, prompts: pd.DataFrame, seed: int) -> TablePolicy:
+    """Return the in-sample bound: every prompt at its own B*."""
+    ids = dict(zip(prompts["prompt_id"], prompts["input_ids"], strict=True))
+    rows = pairs[pairs["seed"] == seed]
+    table = {
+        tuple(ids[p]): int(b)
+        for p, b in zip(rows["prompt_id"], rows["best_block_size"], strict=True)
+    }
+    return TablePolicy("oracle", table)
+
+
+def make_policies(
+    pairs: pd.DataFrame, prompts: pd.DataFrame, seed: int, swept: list[int], selector: Policy
+) -> list[Policy]:
+    """Return all policies of the evaluation, for one seed."""
+    best = best_fixed_block_size(pairs)
+    return [
+        ArPolicy(),
+        Renamed(ArPolicy(), CONTROL),
+        *(FixedPolicy(b) for b in swept),
+        FixedPolicy(best, name="best_fixed"),
+        selector,
+        oracle_policy(pairs, prompts, seed),
+    ]
+
+
+def offline_rows(
+    policy: Policy, test: pd.DataFrame, sweep: pd.DataFrame, max_new_tokens: int
+) -> Iterator[dict]:
+    """Look up the rounds of a once-per-request policy in the sweep; nothing is decoded.
+
+    Args:
+        policy: Chooses from p(x) and h(x) as it would after prefill.
+        test: Requests: trajectory rows with split, domain and input_ids.
+        sweep: Rows of all `sweep` artifacts of this decode variant.
+        max_new_tokens: As decoded.
+
+    Yields:
+        Rows of the `evaluation` artifact without times.
+    """
+    index = sweep.set_index(["prompt_id", "seed", "block_size"])
+    for row in test.itertuples(index=False):
+        size = policy.begin(
+            Request(
+                prompt_ids=list(row.input_ids),
+                prefill_logits=torch.from_numpy(row.prefill_logits),
+                prefill_hidden=torch.from_numpy(row.prefill_hidden),
+                domain=row.domain,
+            )
+        )
+        if policy.uses_draft:
+            swept = index.loc[(row.prompt_id, row.seed, size)]
+            committed, equals = list(swept["num_committed"]), bool(swept["equals_ar"])
+        else:
+            committed, equals = [1] * (len(row.output_ids) - 1), True
+        sizes = verified_sizes(size, committed, max_new_tokens)
+        yield _row(policy, row, size, sizes, committed, equals)
+
+
+def pick_timed(test: pd.DataFrame, per_domain: int) -> pd.DataFrame:
+    """Return the timed subset: the first prompts of every domain in the order of their hashes."""
+    ids = test.drop_duplicates("prompt_id").sort_values("prompt_id")
+    chosen = ids.groupby("domain").head(per_domain)["prompt_id"]
+    return test[test["prompt_id"].isin(set(chosen))].sort_values(["prompt_id", "seed"])
+
+
+def time_policies(
+    decode: Callable[..., Generation],
+    policies: list[Policy],
+    timed: pd.DataFrame,
+    seed: int,
+) -> Iterator[dict]:
+    """Decode the timed requests with every policy, interleaved prompt by prompt.
+
+    The order of the policies is shuffled anew for every prompt, so that no policy always runs
+    on a warm or a cold machine; one warm-up per policy is thrown away.
+
+    Args:
+        decode: A `Decoder`.
+        policies: All policies.
+        timed: Rows with prompt_id, seed, split, domain, input_ids, output_ids.
+        seed: Of the shuffles.
+
+    Yields:
+        Rows of the `evaluation` artifact.
+
+    Raises:
+        BlockPilotError: If a policy's code was never called.
+    """
+    counted = [Counted(policy, policy.name) for policy in policies]
+    first = timed.iloc[0]
+    for policy in counted:
+        decode(list(first.input_ids), int(first.seed), policy)
+        policy.calls = 0
+    rng = random.Random(seed)
+    requests = timed.itertuples(index=False)
+    for row in track(requests, description="time policies", total=len(timed), unit="prompt"):
+        for policy in rng.sample(counted, len(counted)):
+            result = decode(list(row.input_ids), row.seed, policy, row.domain)
+            yield _timed_row(policy, row, result)
+    idle = [policy.name for policy in counted if not policy.calls]
+    if idle:
+        raise BlockPilotError(f"policies {idle} were never called; a row for them would be false")
+
+
+def _timed_row(policy: Counted, row, result: Generation) -> dict:
+    equals = result.output_ids == list(row.output_ids)
+    times = {
+        "decode_s": result.decode_s,
+        "prefill_s": result.prefill_s,
+        "select_s": result.select_s,
+    }
+    sizes, committed = result.block_sizes, result.num_committed
+    return _row(policy, row, policy.block_size, sizes, committed, equals) | times
+
+
+def _row(policy, row, block_size: int, sizes: list, committed: list, equals_ar: bool) -> dict:
+    return {
+        "policy": policy.name,
+        "prompt_id": row.prompt_id,
+        "seed": row.seed,
+        "split": row.split,
+        "domain": row.domain,
+        "method": "live",
+        "block_size": block_size,
+        "block_sizes": sizes,
+        "num_committed": committed,
+        "num_rounds": len(committed),
+        "num_tokens": sum(committed),
+        "decode_s": None,
+        "prefill_s": None,
+        "select_s": None,
+        "equals_ar": equals_ar,
+    }
