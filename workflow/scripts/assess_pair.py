@@ -38,7 +38,7 @@ def held_out_prompts():
             messages = []
             for user, assistant in draw_conversation(domain, settings["seed"], index):
                 messages.append({"role": "user", "content": user})
-                text, ids = render(tokenizer, messages, {})
+                _, ids = render(tokenizer, messages, {})
                 rows[hash_prompt(ids)] = {
                     "dataset": "assess",
                     "split": "train",
@@ -89,8 +89,8 @@ history = {
     for kind in ("target", "draft")
 }
 count = {
-    "target": target.model.num_parameters(),
-    "draft": sum(p.numel() for p in draft.parameters()),
+    kind: sum(p.numel() for p in model.parameters())
+    for kind, model in (("target", target.model), ("draft", draft))
 }
 machine = machine_facts()
 leads = {

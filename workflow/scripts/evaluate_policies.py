@@ -1,14 +1,20 @@
 """Evaluate all policies on held-out prompts: rounds of all, times of a fixed subset."""
 
 import pandas as pd
-import torch
 
 from blockpilot.evaluate import make_policies, offline_rows, pick_timed, time_policies
 from blockpilot.jobs import start_job
 from blockpilot.pair import load_pair
 from blockpilot.policies import SelectorPolicy
-from blockpilot.records import EVALUATION, PAIRS, PROMPTS, SWEEP, TRAJECTORIES
-from blockpilot.records import read_table, write_table
+from blockpilot.records import (
+    EVALUATION,
+    PAIRS,
+    PROMPTS,
+    SWEEP,
+    TRAJECTORIES,
+    read_table,
+    write_table,
+)
 from blockpilot.selector import Selector
 from blockpilot.sweep import Decoder, DecodeVariant
 

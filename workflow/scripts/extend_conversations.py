@@ -13,6 +13,7 @@ tokenizer = load_tokenizer(loading["pair"]["target"], loading["pair"]["target_re
 
 
 def answer(prompts):
+    """Return the target's greedy answers as texts."""
     outputs = answer_greedily(
         target, prompts, max_new_tokens, stop_ids, snakemake.params.batch_size
     )

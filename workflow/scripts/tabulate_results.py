@@ -3,8 +3,12 @@
 import pandas as pd
 
 from blockpilot.jobs import start_job
-from blockpilot.metrics import best_size_distribution, check_leakage
-from blockpilot.metrics import summarise_policies, tau_by_block_size
+from blockpilot.metrics import (
+    best_size_distribution,
+    check_leakage,
+    summarise_policies,
+    tau_by_block_size,
+)
 from blockpilot.records import EVALUATION, PAIRS, PROMPTS, SWEEP, read_table
 from blockpilot.tables import main_table, write_csv, write_markdown
 

@@ -144,12 +144,8 @@ def check_choice(group: str, choice: str, folder: Path) -> None:
     """Raise BlockPilotError unless `conf/{group}/{choice}.yaml` exists."""
     known = sorted(path.stem for path in (folder / group).glob("*.yaml"))
     if choice not in known:
-        raise bad_input(
-            group,
-            choice,
-            ", ".join(known),
-            f"Add {folder / group}/{choice}.yaml or use one of them.",
-        )
+        remedy = f"Use one of them or add {folder / group}/{choice}.yaml."
+        raise bad_input(group, choice, ", ".join(known), remedy)
 
 
 def check_config(config: dict[str, Any]) -> None:
