@@ -39,6 +39,11 @@ PROMPTS = expand(f"{RUN}/prompts/{{dataset}}.parquet", dataset=DATASETS)
 PAIR_FILES = local_files(PAIR["target"]) + local_files(PAIR["draft"])
 # What decoding depends on; variants and lengths are added by the rules that use them.
 LOADING = {"pair": PAIR, "dtype": DECODE["dtype"], "device": DEVICE}
+# The target alone: another draft changes neither prompts nor trajectories.
+TARGET_LOADING = {
+    **LOADING,
+    "pair": {key: value for key, value in PAIR.items() if key != "draft"},
+}
 # Snakemake does not see edits of imported modules: measured times depend on these.
 MEASURED_WITH = digest_files(
     [

@@ -30,7 +30,7 @@ rule extend_conversations:
     resources:
         gpu=GPUS,
     params:
-        loading=LOADING,
+        loading=TARGET_LOADING,
         batch_size=DECODE["batch_size"],
         answer_max_new_tokens=CONFIG["prompts"]["answer_max_new_tokens"],
     message:

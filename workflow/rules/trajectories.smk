@@ -15,7 +15,7 @@ rule decode_trajectories:
     resources:
         gpu=GPUS,
     params:
-        loading=LOADING,
+        loading=TARGET_LOADING,
         batch_size=DECODE["batch_size"],
         max_new_tokens=DECODE["max_new_tokens"],
         variant=lambda wildcards: VARIANTS[wildcards.decode],

@@ -40,6 +40,7 @@ class DraftConfig:
         """
         own = raw.get("dflash_config") or {}
         flat = {**raw, **own, "rope_parameters": _rope_parameters(raw)}
+        flat = {key: value for key, value in flat.items() if value is not None}
         if "sliding_attention" in (raw.get("layer_types") or []):
             raise bad_input(
                 f"{where}: layer_types",
@@ -106,7 +107,7 @@ def _rope_parameters(raw: dict) -> dict:
     if raw.get("rope_parameters"):
         return dict(raw["rope_parameters"])
     scaling = dict(raw.get("rope_scaling") or {"rope_type": "default"})
-    return {**scaling, "rope_theta": raw.get("rope_theta", 1e6)}
+    return {**scaling, "rope_theta": raw.get("rope_theta") or 1e6}
 
 
 def read_draft_config(path: str | Path) -> DraftConfig:

@@ -67,7 +67,7 @@ RULES: dict[str, Rule] = {
     "pair.target": TEXT,
     "pair.target_revision": _optional(TEXT),
     "pair.draft": TEXT,
-    "pair.attn_implementation": _one_of("sdpa", "eager", "flash_attention_2"),
+    "pair.attn_implementation": _one_of("sdpa", "eager"),
     "pair.template_options.*": ANYTHING,
     "prompts.answer_max_new_tokens": _integer(1),
     "prompts.out_of_domain": _list_of(TEXT, least=0),

@@ -34,6 +34,11 @@ def make_pairs(
     _check_swept(swept, candidates)
     _check_complete(pd.concat(sweeps), trajectories, swept)
     labels = pd.DataFrame([_label(row, swept, candidates) for row in taus.dropna().itertuples()])
+    if labels.empty:
+        raise BlockPilotError(
+            f"none of {len(taus)} requests has a round: every answer is a single token. "
+            "Raise decode.max_new_tokens or check the target's stop tokens."
+        )
     where = prompts[["prompt_id", "split", "domain"]].drop_duplicates("prompt_id")
     states = trajectories[["prompt_id", "seed", "prefill_logits", "prefill_hidden"]]
     return labels.merge(where, on="prompt_id").merge(states, on=["prompt_id", "seed"])

@@ -19,8 +19,8 @@ from blockpilot.pocket.knowledge_base import (
     Turn,
     attributes,
     remark,
-    things,
     says,
+    things,
 )
 
 

@@ -1,0 +1,136 @@
+"""Runs the workflow as a user does, in copies of the repository; the smoke run happens once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CALL_LIMIT_S = 3600
+# The line that announces a job, as opposed to the table of planned ones.
+JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):", re.MULTILINE)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _copy_repository(destination: Path) -> Path:
+    """Copy what is tracked or would be, and commit it there, so that a revision exists."""
+    listed = _git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
+    for name in sorted(set(filter(None, listed))):
+        if (ROOT / name).is_file():
+            (destination / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, destination / name)
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+    _git(destination, "init", "--quiet")
+    _git(destination, "add", "--all")
+    _git(destination, *identity, "-c", "commit.gpgsign=false", "commit", "--quiet", "-m", "copy")
+    return destination
+
+
+@pytest.fixture(scope="session")
+def make_checkout(tmp_path_factory) -> Callable[[str], Path]:
+    """Return a function that makes a fresh checkout, without results."""
+    return lambda name: _copy_repository(tmp_path_factory.mktemp(name))
+
+
+@pytest.fixture(scope="session")
+def checkout(make_checkout) -> Path:
+    """Return the checkout in which `smoke` runs; tests leave it as they found it."""
+    return make_checkout("checkout")
+
+
+@pytest.fixture(scope="session")
+def run_snakemake() -> Callable[..., subprocess.CompletedProcess]:
+    """Return a function that calls snakemake in a checkout, with the library of that checkout."""
+
+    def run(
+        checkout: Path,
+        *arguments: str,
+        experiment: str | None = "smoke",
+        overrides: Sequence[str] = (),
+        cores: int = 2,
+    ) -> subprocess.CompletedProcess:
+        config = [f"experiment={experiment}"] if experiment else []
+        config += [f"overrides={json.dumps(list(overrides))}"] if overrides else []
+        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments]
+        return subprocess.run(
+            [*command, *(["--config", *config] if config else [])],
+            cwd=checkout,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(checkout / "workflow" / "src"),
+                "OMP_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=CALL_LIMIT_S,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_to_end(run_snakemake) -> Callable[..., Path]:
+    """Return a function that runs snakemake, which must succeed, and returns the checkout."""
+
+    def run(checkout: Path, *arguments: str, **options) -> Path:
+        done = run_snakemake(checkout, *arguments, **options)
+        log = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
+        assert done.returncode == 0, f"snakemake failed in {checkout}; the end of its log:\n{log}"
+        return checkout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def smoke(checkout, run_to_end) -> Path:
+    """Return the checkout after one run of the smoke experiment on two cores."""
+    return run_to_end(checkout, cores=2)
+
+
+@pytest.fixture(scope="session")
+def planned_rules(run_snakemake) -> Callable[..., set[str]]:
+    """Return a function that names the rules which a call would run."""
+
+    def plan(checkout: Path, *arguments: str, **options) -> set[str]:
+        done = run_snakemake(checkout, "--summary", *arguments, **options)
+        assert done.returncode == 0, done.stderr[-3000:]
+        rows = list(csv.DictReader(done.stdout.splitlines(), delimiter="\t"))
+        assert rows, "the summary has no rows"
+        assert {"rule", "plan"} <= set(rows[0])
+        return {row["rule"] for row in rows if row["plan"] != "no update"}
+
+    return plan
+
+
+@pytest.fixture(scope="session")
+def started_rules() -> Callable[[subprocess.CompletedProcess], list[str]]:
+    """Return a function that names the rules which a finished call has run, in order."""
+    return lambda done: JOB.findall(done.stdout + "\n" + done.stderr)
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> Callable[[Path], dict[str, tuple[int, int]]]:
+    """Return a function that lists a checkout's results with size and time of change."""
+
+    def take(checkout: Path) -> dict[str, tuple[int, int]]:
+        found = {}
+        for path in sorted((checkout / "results").rglob("*")):
+            name = path.relative_to(checkout / "results").as_posix()
+            if path.is_file() and "/logs/" not in name and "/benchmarks/" not in name:
+                found[name] = (path.stat().st_size, path.stat().st_mtime_ns)
+        return found
+
+    return take
