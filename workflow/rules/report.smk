@@ -14,6 +14,7 @@ rule tabulate_results:
     output:
         main=f"{RUN}/tables/main.csv",
         main_markdown=f"{RUN}/tables/main.md",
+        headline=f"{RUN}/tables/headline.md",
         tau=f"{RUN}/tables/tau_by_block_size.csv",
         best_sizes=f"{RUN}/tables/best_block_size.csv",
         prompts=f"{RUN}/tables/prompts.csv",

@@ -4,6 +4,7 @@ import pandas as pd
 
 from blockpilot.jobs import start_job
 from blockpilot.metrics import (
+    AVERAGE,
     best_size_distribution,
     check_leakage,
     summarise_policies,
@@ -36,11 +37,10 @@ for variant, pairs_path, path in zip(
 
 main = pd.concat(summaries)
 write_csv(main, snakemake.output.main)
-write_markdown(
-    main_table(main),
-    snakemake.output.main_markdown,
-    caption="Held-out prompts; brackets are 95 % paired bootstrap intervals.",
-)
+caption = "Held-out prompts; brackets are 95 % paired bootstrap intervals."
+write_markdown(main_table(main), snakemake.output.main_markdown, caption=caption)
+average = main_table(main[main["group"] == AVERAGE]).drop(columns="group")
+write_markdown(average, snakemake.output.headline, caption=caption)
 write_csv(pd.concat(taus), snakemake.output.tau)
 write_csv(pd.concat(sizes), snakemake.output.best_sizes)
 counts = prompts.assign(tokens=prompts["input_ids"].map(len)).groupby(["dataset", "split"])

@@ -94,6 +94,9 @@ def plot_speedup(
         for axes, (decode, table) in zip(panels, rows.items(), strict=True):
             _draw_speedup(axes, table, order)
             axes.set_title(f"decode {decode}, {group}, n = {_count(table['n_timed'])} timed")
+        # Set once for the shared axis, or a later panel's intervals would be cut off.
+        longest = max(table[["speedup", "speedup_high"]].max().max() for table in rows.values())
+        panels[0].set_xlim(0, 1.05 * max(1.0, longest))
         panels[0].set_yticks(range(len(order)), [_policy_label(name) for name in order])
         panels[0].set_ylim(-0.6, len(order) - 0.4)
         figure.suptitle(title)
@@ -153,7 +156,6 @@ def _draw_speedup(axes: Axes, table: pd.DataFrame, order: Sequence[str]) -> None
     axes.axvline(1, color=BLACK, linewidth=0.8)
     noise = "\ngrey band: ar measured against itself" if CONTROL in table.index else ""
     axes.set_xlabel(f"speedup over ar (ratio of seconds per token){noise}")
-    axes.set_xlim(left=0)
 
 
 def _draw_bar(axes: Axes, position: int, policy: str, row: pd.Series) -> None:

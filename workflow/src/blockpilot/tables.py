@@ -36,7 +36,8 @@ def main_table(summary: pd.DataFrame) -> pd.DataFrame:
     for end in ("", "_low", "_high"):
         frame[f"tpot_ms{end}"] = frame[f"tpot_s{end}"] * MS_PER_S
     names = [f"{name} (bound)" if is_bound(name) else name for name in frame["policy"]]
-    return render(frame.assign(policy=names), MAIN_COLUMNS)
+    several = {"decode": "decode"} if "decode" in frame else {}
+    return render(frame.assign(policy=names), several | MAIN_COLUMNS)
 
 
 def render(frame: pd.DataFrame, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
