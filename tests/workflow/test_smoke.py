@@ -133,13 +133,13 @@ def as_lists(values: pd.Series) -> list[list]:
 
 
 def test_there_is_every_artifact_and_no_other_file(folder, schemas) -> None:
-    expected = {*schemas, "manifest.json", "tables/main.md"}
+    expected = {*schemas, "manifest.json", "tables/main.md", "tables/headline.md"}
     expected |= {f"tables/{name}.csv" for name in CSVS}
     expected |= {f"figures/{name}.{suffix}" for name in FIGURES for suffix in ("svg", "png")}
     expected |= {
         f"selector/{variant}/default/{name}"
         for variant in VARIANTS
-        for name in ("selector.safetensors", "config.json")
+        for name in ("selector.safetensors", "config.json", "README.md")
     }
     found = {name for name in result_files(folder) if not name.endswith(".snakemake_timestamp")}
     assert found == expected

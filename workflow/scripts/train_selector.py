@@ -7,9 +7,10 @@ import torch
 
 from blockpilot.evaluate import best_fixed_block_size
 from blockpilot.jobs import start_job
+from blockpilot.provenance import write_text
 from blockpilot.records import HISTORY, PAIRS, PREDICTIONS, read_table, write_table
 from blockpilot.selector import SelectorConfig
-from blockpilot.training.selector import SelectorTraining, predict, train_selector
+from blockpilot.training.selector import SelectorTraining, model_card, predict, train_selector
 
 start_job(snakemake.log[0])
 torch.set_num_threads(snakemake.params.threads)
@@ -29,5 +30,6 @@ selector, history = train_selector(pairs, config, training)
 
 folder = Path(snakemake.output.selector)
 selector.save(folder)
+write_text(folder / "README.md", model_card(config, training, history))
 write_table(folder / "history.parquet", pd.DataFrame(history), HISTORY)
 write_table(folder / "predictions.parquet", predict(selector, pairs), PREDICTIONS)

@@ -110,6 +110,24 @@ def _measure(selector: Selector, data: _Data) -> tuple[float, float]:
     return float(functional.cross_entropy(scores, data.classes)), float(accuracy)
 
 
+def model_card(config: SelectorConfig, training: SelectorTraining, history: list[dict]) -> str:
+    """Return a selector's model card as Markdown."""
+    last = history[-1]
+    rows = {
+        "input": f"{config.features}, {config.input_size} numbers of the prompt's last position",
+        "classes (block sizes)": list(config.block_sizes),
+        "architecture": f"{config.depth} hidden layers of {config.width}, dropout {config.dropout}",
+        "training": f"{training.epochs} epochs, Adam {training.learning_rate:g}, "
+        f"batch {training.batch_size}, seed {training.seed}",
+        "fallback block size": config.fallback_block_size,
+        "accuracy (train, validation)": f"{last['train_accuracy']:.3f}, "
+        f"{last['validation_accuracy']:.3f}",
+    }
+    lines = [f"| {key} | {value} |" for key, value in rows.items()]
+    lead = "Chooses a block size once per request. Not gated: it acts on every prompt."
+    return "\n".join(["# Block size selector", "", lead, "", "| | |", "| --- | --- |", *lines, ""])
+
+
 @torch.no_grad()
 def predict(selector: Selector, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return a `predictions` frame: the chosen block size and all probabilities per pair."""
