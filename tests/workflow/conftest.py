@@ -16,8 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CALL_LIMIT_S = 3600
-# The line that announces a job, as opposed to the table of planned ones.
-JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):", re.MULTILINE)
+# The line that announces a job (with the rule's message), as opposed to the table of planned ones.
+STARTED = re.compile(r"^\s*(?:Job \d+: |(?:local)?(?:rule|checkpoint) \w+:).*$", re.MULTILINE)
+FAILED = re.compile(r"^\s*Error in rule (\w+)", re.MULTILINE)
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -116,9 +117,15 @@ def planned_rules(run_snakemake) -> Callable[..., set[str]]:
 
 
 @pytest.fixture(scope="session")
-def started_rules() -> Callable[[subprocess.CompletedProcess], list[str]]:
-    """Return a function that names the rules which a finished call has run, in order."""
-    return lambda done: JOB.findall(done.stdout + "\n" + done.stderr)
+def started_jobs() -> Callable[[subprocess.CompletedProcess], list[str]]:
+    """Return a function that lists the jobs which a finished call has started."""
+    return lambda done: STARTED.findall(done.stdout + "\n" + done.stderr)
+
+
+@pytest.fixture(scope="session")
+def failed_rules() -> Callable[[subprocess.CompletedProcess], list[str]]:
+    """Return a function that names the rules which failed in a finished call."""
+    return lambda done: FAILED.findall(done.stdout + "\n" + done.stderr)
 
 
 @pytest.fixture(scope="session")

@@ -397,12 +397,12 @@ def test_the_other_tables_count_what_there_is(folder, prompts, swept, candidates
 # Again
 
 
-def test_a_second_call_has_nothing_to_do(smoke, run_snakemake, started_rules, snapshot) -> None:
+def test_a_second_call_has_nothing_to_do(smoke, run_snakemake, started_jobs, snapshot) -> None:
     before = snapshot(smoke)
     done = run_snakemake(smoke)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
-    assert started_rules(done) == []
+    assert started_jobs(done) == []
     assert snapshot(smoke) == before
 
 
