@@ -8,10 +8,6 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
-# Conda users of single jobs get the same environment as `conda env create`.
-conda: "environment.yml"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/prompts.smk"
 include: "workflow/rules/trajectories.smk"

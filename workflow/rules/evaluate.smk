@@ -17,6 +17,8 @@ rule evaluate_policies:
         f"{RUN}/logs/evaluate_policies/{{decode}}.log",
     benchmark:
         f"{RUN}/benchmarks/evaluate_policies/{{decode}}.tsv"
+    conda:
+        ENVIRONMENT
     # All cores: nothing else may run while time is measured.
     threads: workflow.cores
     resources:

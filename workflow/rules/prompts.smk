@@ -8,6 +8,8 @@ rule collect_conversations:
         f"{RUN}/logs/collect_conversations/{{dataset}}.log",
     benchmark:
         f"{RUN}/benchmarks/collect_conversations/{{dataset}}.tsv"
+    conda:
+        ENVIRONMENT
     params:
         settings=lambda wildcards: DATASETS[wildcards.dataset],
     message:
@@ -26,6 +28,8 @@ rule extend_conversations:
         f"{RUN}/logs/extend_conversations/{{dataset}}.log",
     benchmark:
         f"{RUN}/benchmarks/extend_conversations/{{dataset}}.tsv"
+    conda:
+        ENVIRONMENT
     threads: THREADS
     resources:
         gpu=GPUS,

@@ -22,6 +22,8 @@ rule tabulate_results:
         f"{RUN}/logs/tabulate_results.log",
     benchmark:
         f"{RUN}/benchmarks/tabulate_results.tsv"
+    conda:
+        ENVIRONMENT
     params:
         variants=list(VARIANTS),
         out_of_domain=CONFIG["prompts"]["out_of_domain"],
@@ -44,6 +46,8 @@ rule plot_figures:
         f"{RUN}/logs/plot_figures.log",
     benchmark:
         f"{RUN}/benchmarks/plot_figures.tsv"
+    conda:
+        ENVIRONMENT
     params:
         trained_block_size=DRAFT.block_size,
     message:
@@ -62,6 +66,8 @@ rule write_manifest:
         f"{RUN}/logs/write_manifest.log",
     benchmark:
         f"{RUN}/benchmarks/write_manifest.tsv"
+    conda:
+        ENVIRONMENT
     params:
         config={key: CONFIG[key] for key in sorted(CONFIG) if key != "train"},
         benchmarks=f"{RUN}/benchmarks",

@@ -10,6 +10,8 @@ rule train_selector:
         f"{RUN}/logs/train_selector/{{decode}}.log",
     benchmark:
         f"{RUN}/benchmarks/train_selector/{{decode}}.tsv"
+    conda:
+        ENVIRONMENT
     threads: THREADS
     params:
         selector=CONFIG["selector"],

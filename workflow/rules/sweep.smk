@@ -12,6 +12,8 @@ rule sweep_candidate:
         f"{RUN}/logs/sweep_candidate/{{decode}}/B{{block_size}}.log",
     benchmark:
         f"{RUN}/benchmarks/sweep_candidate/{{decode}}/B{{block_size}}.tsv"
+    conda:
+        ENVIRONMENT
     threads: THREADS
     resources:
         gpu=GPUS,
@@ -38,6 +40,8 @@ rule merge_pairs:
         f"{RUN}/logs/merge_pairs/{{decode}}.log",
     benchmark:
         f"{RUN}/benchmarks/merge_pairs/{{decode}}.tsv"
+    conda:
+        ENVIRONMENT
     params:
         candidates=CANDIDATES,
     message:

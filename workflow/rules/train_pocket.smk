@@ -18,6 +18,8 @@ rule generate_corpus:
         f"{POCKET}/logs/generate_corpus.log",
     benchmark:
         f"{POCKET}/benchmarks/generate_corpus.tsv"
+    conda:
+        ENVIRONMENT
     params:
         corpus=TRAIN["corpus"],
     message:
@@ -36,6 +38,8 @@ rule train_target:
         f"{POCKET}/logs/train_target.log",
     benchmark:
         f"{POCKET}/benchmarks/train_target.tsv"
+    conda:
+        ENVIRONMENT
     threads: 2
     params:
         target=TRAIN["target"],
@@ -56,6 +60,8 @@ rule regenerate_responses:
         f"{POCKET}/logs/regenerate_responses.log",
     benchmark:
         f"{POCKET}/benchmarks/regenerate_responses.tsv"
+    conda:
+        ENVIRONMENT
     threads: 2
     params:
         responses=TRAIN["responses"],
@@ -75,6 +81,8 @@ rule train_draft:
         f"{POCKET}/logs/train_draft.log",
     benchmark:
         f"{POCKET}/benchmarks/train_draft.tsv"
+    conda:
+        ENVIRONMENT
     threads: 2
     params:
         draft=TRAIN["draft"],
@@ -95,6 +103,8 @@ rule assess_pair:
         f"{POCKET}/logs/assess_pair.log",
     benchmark:
         f"{POCKET}/benchmarks/assess_pair.tsv"
+    conda:
+        ENVIRONMENT
     threads: 2
     params:
         train=TRAIN,

@@ -11,6 +11,8 @@ rule decode_trajectories:
         f"{RUN}/logs/decode_trajectories/{{decode}}.log",
     benchmark:
         f"{RUN}/benchmarks/decode_trajectories/{{decode}}.tsv"
+    conda:
+        ENVIRONMENT
     threads: THREADS
     resources:
         gpu=GPUS,
