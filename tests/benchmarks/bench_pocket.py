@@ -255,18 +255,21 @@ def make_row(system: str, setting: str, values: Sequence, ratios: Sequence | Non
 
 def render_table(table: pd.DataFrame) -> str:
     """Return the table for a terminal."""
-    shown = pd.DataFrame(
-        {
-            "system": table["system"],
-            "setting": table["setting"],
-            "median [min, max]": [
-                f"{m:.4g} [{low:.4g}, {high:.4g}]"
-                for m, low, high in zip(table["median"], table["low"], table["high"], strict=True)
-            ],
-            f"ratio to {AR} [10 %, 90 %]": table["ratios"],
-        }
+    columns = {
+        "system": table["system"],
+        "setting": table["setting"],
+        "median [min, max]": [
+            f"{m:.4g} [{low:.4g}, {high:.4g}]"
+            for m, low, high in zip(table["median"], table["low"], table["high"], strict=True)
+        ],
+        f"ratio to {AR} [10 %, 90 %]": table["ratios"],
+    }
+    widths = {name: max(map(len, [name, *cells])) for name, cells in columns.items()}
+    lines = [list(columns), *zip(*columns.values(), strict=True)]
+    return "\n" + "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths.values(), strict=True))
+        for line in lines
     )
-    return "\n" + shown.to_string(index=False, justify="left")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ LAYERS = {
     "metrics": 1,
     "statistics": 1,
     "tables": 1,
+    "texts": 1,
     "plots": 1,
     "config": 2,
     "prompts": 2,

@@ -12,7 +12,8 @@ import pytest
 from blockpilot.pocket.arithmetic import final_answer
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation, draw_corpus
 from blockpilot.pocket.programs import parses
-from blockpilot.pocket.quality import loops, text_quality
+from blockpilot.pocket.quality import text_quality
+from blockpilot.texts import loops
 
 SAMPLE = {d: [draw_conversation(d, 5, i) for i in range(300)] for d in GENERATORS}
 

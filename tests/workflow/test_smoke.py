@@ -29,7 +29,7 @@ DATASETS = ("arithmetic", "code", "human_eval", "prose")
 DOMAINS = ("arithmetic", "code", "prose")
 VARIANTS = ("T0", "T1")
 KEY = ["prompt_id", "seed"]
-CSVS = ("main", "tau_by_block_size", "best_block_size", "prompts")
+CSVS = ("main", "tau_by_block_size", "best_block_size", "prompts", "texts")
 FIGURES = ("tau_by_block_size", "speedup")
 # Columns of time and memory differ from run to run; nothing else may.
 TIMES = re.compile(r"(_s|_ms|_mb)(_low|_high)?$|^speedup")
@@ -360,7 +360,8 @@ def test_the_main_table_has_all_policies_groups_and_variants(folder, prompts) ->
 
 
 def test_speedups_are_ratios_of_pooled_times(folder, prompts) -> None:
-    main = pd.read_csv(folder / "tables/main.csv").set_index(["decode", "group", "policy"])
+    main = pd.read_csv(folder / "tables/main.csv")
+    main = main.set_index(["decode", "group", "policy"]).sort_index()
     for variant in VARIANTS:
         rows = read_table(folder / f"evaluation/{variant}.parquet", EVALUATION)
         rows = rows.merge(prompts[["prompt_id", "dataset"]], on="prompt_id")

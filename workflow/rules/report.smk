@@ -4,6 +4,7 @@
 rule tabulate_results:
     input:
         prompts=PROMPTS,
+        trajectories=expand(f"{RUN}/trajectories/{{decode}}.parquet", decode=VARIANTS),
         pairs=expand(f"{RUN}/pairs/{{decode}}.parquet", decode=VARIANTS),
         sweeps=expand(
             f"{RUN}/sweep/{{decode}}/B{{block_size}}.parquet",
@@ -18,6 +19,7 @@ rule tabulate_results:
         tau=f"{RUN}/tables/tau_by_block_size.csv",
         best_sizes=f"{RUN}/tables/best_block_size.csv",
         prompts=f"{RUN}/tables/prompts.csv",
+        texts=f"{RUN}/tables/texts.csv",
     log:
         f"{RUN}/logs/tabulate_results.log",
     benchmark:

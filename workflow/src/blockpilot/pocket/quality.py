@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
 from blockpilot.pocket.arithmetic import final_answer
 from blockpilot.pocket.programs import parses
-
-NGRAM, REPEATS = 8, 4
-
-
-def loops(token_ids: Sequence[int]) -> bool:
-    """Return whether some 8-gram of tokens occurs four times or more."""
-    grams = zip(*(token_ids[i:] for i in range(NGRAM)), strict=False)
-    return max(Counter(grams).values(), default=0) >= REPEATS
+from blockpilot.texts import loops
 
 
 def is_correct(domain: str, response: str, reference: str) -> bool | None:
