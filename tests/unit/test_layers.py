@@ -42,6 +42,7 @@ LAYERS = {
     "decode": 4,
     "replay": 4,
     "training": 4,
+    "training.assess": 5,
     "trajectories": 4,
     "sweep": 5,
     "evaluate": 5,

@@ -37,8 +37,9 @@ GPUS = 1 if DEVICE["torch"].startswith("cuda") else 0
 RUN = f"results/{CONFIG['run']}"
 PROMPTS = expand(f"{RUN}/prompts/{{dataset}}.parquet", dataset=DATASETS)
 PAIR_FILES = local_files(PAIR["target"]) + local_files(PAIR["draft"])
-# The name in environment.yml; only `--software-deployment-method conda` looks at it.
-ENVIRONMENT = "blockpilot"
+# Seen from a rule file; only `--software-deployment-method conda` builds it. Not the environment's
+# name: with a name, snakemake calls conda in every run.
+ENVIRONMENT = "../../environment.yml"
 # What decoding depends on; variants and lengths are added by the rules that use them.
 LOADING = {"pair": PAIR, "dtype": DECODE["dtype"], "device": DEVICE}
 # The target alone: another draft changes neither prompts nor trajectories.
