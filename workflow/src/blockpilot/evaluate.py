@@ -97,8 +97,8 @@ def offline_rows(
         size = policy.begin(
             Request(
                 prompt_ids=list(row.input_ids),
-                prefill_logits=torch.from_numpy(row.prefill_logits),
-                prefill_hidden=torch.from_numpy(row.prefill_hidden),
+                prefill_logits=torch.tensor(row.prefill_logits),
+                prefill_hidden=torch.tensor(row.prefill_hidden),
                 domain=row.domain,
             )
         )
