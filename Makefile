@@ -102,6 +102,7 @@ publish: ## Copy figures, tables and bench files of RUN to docs/RUN
 	@for file in results/bench/*.csv; do \
 	  if [ -f "$$file" ]; then mkdir -p "docs/$(RUN)/bench" && cp "$$file" "docs/$(RUN)/bench/" || exit 1; fi; \
 	done
+	@cp "results/$(RUN)/manifest.json" "docs/$(RUN)/manifest.json"
 	@echo "published to docs/$(RUN)"
 
 clean: ## Delete the runs under results/, but not the training of the pair
