@@ -181,8 +181,6 @@ def test_generations_that_stop(place, pair32, prompts, tmp_path) -> None:
 @pytest.fixture(scope="module")
 def pocket():
     """Return (target, our draft, their draft, prompts) of the embedded pair in float32."""
-    if not (POCKET / "draft" / "config.json").exists():
-        pytest.skip("the pocket pair is not in workflow/resources/pocket")
     draft = load_draft(POCKET / "draft")
     target = load_target(POCKET / "target", feature_layer_ids=draft.config.target_layer_ids)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(POCKET / "target")
@@ -200,17 +198,17 @@ def pocket():
 
 
 @pytest.mark.usefixtures("wall_clock")
+@pytest.mark.parametrize("new_tokens", [96, pytest.param(192, marks=pytest.mark.full)])
 @pytest.mark.parametrize("size", ["half", "trained", "two more"])
-def test_acceptance_lengths_of_the_pocket_pair(size, pocket) -> None:
+def test_acceptance_lengths_of_the_pocket_pair(size, new_tokens, pocket) -> None:
     target, draft, theirs, prompts, stop_id = pocket
     trained = draft.block_size
     block_size = {"half": trained // 2, "trained": trained, "two more": trained + 2}[size]
+    policy, limits = FixedPolicy(block_size), {"max_new_tokens": new_tokens, "stop_ids": [stop_id]}
     committed = rounds = 0
     for prompt in prompts:
-        found = generate(
-            target, draft, prompt, FixedPolicy(block_size), max_new_tokens=32, stop_ids=[stop_id]
-        )
-        expected = their_rounds(theirs, target, prompt, block_size, 32, [stop_id])
+        found = generate(target, draft, prompt, policy, **limits)
+        expected = their_rounds(theirs, target, prompt, block_size, new_tokens, [stop_id])
         assert (found.output_ids, found.num_committed) == expected
         committed += sum(found.num_committed)
         rounds += len(found.num_committed)

@@ -55,7 +55,7 @@ def summarise_policies(
     if missing:
         raise BlockPilotError(
             f"split {split!r} lacks the policies {missing}, to which the others are compared. "
-            "Add them to evaluate.policies."
+            "Add them in evaluate.make_policies."
         )
     _check_same_prompts(rows, "policy")
     _check_same_timed_rows(rows)
