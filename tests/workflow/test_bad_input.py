@@ -98,6 +98,12 @@ def test_a_radius_that_leaves_sizes_below_one_stops_before_the_first_job(pristin
     says(message, f"sweep.radius is {size}", f"1 to {size - 1}", f"trained at block size {size}")
 
 
+def test_a_length_beyond_the_context_stops_before_the_first_job(pristine, refused) -> None:
+    context = json.loads((pristine / TARGET / "config.json").read_text())["max_position_embeddings"]
+    message = refused(pristine, overrides=[f"decode.max_new_tokens={context}"])
+    says(message, f"decode.max_new_tokens is {context}", f"allowed: 1 to {context - 1}", "Lower it")
+
+
 # The pair
 
 

@@ -4,7 +4,12 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from blockpilot.candidates import candidate_set
-from blockpilot.checkpoints import check_pair, read_draft_config, read_target_config
+from blockpilot.checkpoints import (
+    check_answer_length,
+    check_pair,
+    read_draft_config,
+    read_target_config,
+)
 from blockpilot.config import compose_config, swept_block_sizes
 from blockpilot.errors import BlockPilotError
 from blockpilot.provenance import digest_files
@@ -22,7 +27,9 @@ try:
     PAIR, DECODE, SWEEP = CONFIG["pair"], CONFIG["decode"], CONFIG["sweep"]
     DRAFT = read_draft_config(PAIR["draft"])
     if PAIR["target_revision"] is None:
-        check_pair(DRAFT, read_target_config(PAIR["target"]), PAIR["draft"])
+        TARGET = read_target_config(PAIR["target"])
+        check_pair(DRAFT, TARGET, PAIR["draft"])
+        check_answer_length("decode.max_new_tokens", DECODE["max_new_tokens"], TARGET)
     CANDIDATES = candidate_set(DRAFT.block_size, SWEEP["radius"])
 except BlockPilotError as error:
     raise WorkflowError(str(error)) from None

@@ -161,6 +161,14 @@ def check_pair(draft: DraftConfig, target: dict, where: str) -> None:
             )
 
 
+def check_answer_length(key: str, max_new_tokens: int, target: dict) -> None:
+    """Raise BlockPilotError if answers leave no room for a prompt in the target's context."""
+    context = target.get("max_position_embeddings")
+    if context and max_new_tokens >= context:
+        allowed = f"1 to {context - 1}, within the target's context of {context}"
+        raise bad_input(key, max_new_tokens, allowed, "Lower it.")
+
+
 def read_target_config(path: str | Path) -> dict:
     """Read `config.json` of a local target folder.
 
