@@ -12,6 +12,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/prompts.smk"
 include: "workflow/rules/trajectories.smk"
 include: "workflow/rules/sweep.smk"
+include: "workflow/rules/replay.smk"
 include: "workflow/rules/selector.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
@@ -25,3 +26,10 @@ rule all:
         rules.write_manifest.output,
         rules.tabulate_results.output,
         rules.plot_figures.output,
+        replay_results(),
+
+
+# The labels alone: pairs (p(x), B*) of every decode variant.
+rule label:
+    input:
+        expand(rules.merge_pairs.output.pairs, decode=VARIANTS),

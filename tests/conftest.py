@@ -12,6 +12,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from blockpilot.checkpoints import DraftConfig
 from blockpilot.draft import DFlashDraft
+from blockpilot.sampling import Sampling
 from blockpilot.target import Target
 from blockpilot.training.draft import DraftTraining, train_draft
 from blockpilot.training.examples import Example
@@ -123,7 +124,11 @@ def examples(make_target, prompts) -> list[Example]:
     found = []
     for temperature in (0.0, 1.0):
         trajectories = decode_batch(
-            target, prompts, max_new_tokens=48, stop_ids=(), temperature=temperature
+            target,
+            prompts,
+            max_new_tokens=48,
+            stop_ids=(),
+            sampling=Sampling(temperature=temperature),
         )
         for prompt, trajectory in zip(prompts, trajectories, strict=True):
             ids = prompt + trajectory.output_ids

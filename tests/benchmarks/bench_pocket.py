@@ -10,7 +10,6 @@ per prompt. Time runs from the prompt's ids to the answer's ids, prefill include
 from __future__ import annotations
 
 import argparse
-import datetime
 import random
 import resource
 import subprocess
@@ -18,28 +17,32 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
+from common import (
+    NOISE_SEED,
+    RADIUS,
+    ROOT,
+    describe,
+    draw_prompts,
+    load_embedded_pair,
+    make_row,
+    positive,
+    render_table,
+    stamp,
+)
 
 from blockpilot.candidates import candidate_set
 from blockpilot.decode import generate
 from blockpilot.errors import BlockPilotError
-from blockpilot.pair import Pair, load_pair
-from blockpilot.pocket.corpus import GENERATORS, draw_conversation
+from blockpilot.pair import Pair
 from blockpilot.policies import ArPolicy, FixedPolicy, Policy
-from blockpilot.prompts import load_tokenizer, render
-from blockpilot.provenance import machine_facts, package_versions
+from blockpilot.sampling import Sampling
 from blockpilot.tables import write_csv
 from blockpilot.timing import now_s
 
-ROOT = Path(__file__).resolve().parents[2]
-RESOURCES = ROOT / "workflow/resources/pocket"
 OUTPUT = ROOT / "results/bench/decode.csv"
 AR, REFERENCE = "ar", "transformers generate"
-PROMPT_SEED = 7  # of the workflow's test generators
-NOISE_SEED = 0
-RADIUS = 2
 IMPORT_REPEATS = 3
 IMPORT = (
     "import time; start = time.perf_counter(); from blockpilot import generate, load_draft, "
@@ -52,27 +55,17 @@ System = Callable[[list[int]], list[int]]  # prompt ids to output ids
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table and write it."""
     options = parse(arguments)
-    pair = load_pair(
-        {
-            "target": str(RESOURCES / "target"),
-            "target_revision": None,
-            "draft": str(RESOURCES / "draft"),
-            "attn_implementation": "sdpa",
-        },
-        dtype="float32",
-        device={"torch": "cpu", "threads": options.threads},
-    )
+    pair = load_embedded_pair(options.threads)
     prompts = draw_prompts(options.prompts + calibration_count(options.prompts))
     measured, others = prompts[: options.prompts], prompts[options.prompts :]
-    describe(options, pair)
+    describe(options.prompts, options.max_new_tokens, options.threads, pair)
     rows = []
     for temperature in (0.0, 1.0):
         rows += measure_temperature(pair, temperature, options.max_new_tokens, measured, others)
     rows += [import_row(), memory_row()]
-    machine = f"{machine_facts()['processor']}, {options.threads} thread(s)"
-    table = pd.DataFrame(rows).assign(machine=machine, date=datetime.date.today().isoformat())
-    write_csv(table.drop(columns="ratios"), options.output)
-    print(render_table(table))
+    table = stamp(rows, options.threads)
+    write_csv(table.drop(columns=["ratio_low", "ratio_high"]), options.output)
+    print(render_table(table, AR))
     print(f"\nwritten to {options.output}")
 
 
@@ -92,39 +85,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def positive(text: str) -> int:
-    """Return an integer of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}; allowed: an integer >= 1")
-    return value
-
-
 def calibration_count(prompts: int) -> int:
     """Return how many further prompts the best fixed block size is chosen on."""
     return max(3, prompts // 2)
-
-
-def draw_prompts(count: int) -> list[list[int]]:
-    """Return first turns of the test generators, the domains taking turns."""
-    tokenizer = load_tokenizer(RESOURCES / "target")
-    prompts = []
-    for index in range(count):
-        domain = list(GENERATORS)[index % len(GENERATORS)]
-        text, _ = draw_conversation(domain, PROMPT_SEED, index // len(GENERATORS))[0]
-        prompts.append(render(tokenizer, [{"role": "user", "content": text}], {})[1])
-    return prompts
-
-
-def describe(options: argparse.Namespace, pair: Pair) -> None:
-    """Print what is measured and where."""
-    facts, versions = machine_facts(), package_versions()
-    print(f"machine   {facts['processor']}, {facts['cores']} cores, {facts['system']}")
-    print(f"versions  torch {versions['torch']}, transformers {versions['transformers']}")
-    print(
-        f"measuring {options.prompts} prompts x {options.max_new_tokens} tokens, float32, "
-        f"{options.threads} torch thread(s), trained block size {pair.draft.config.block_size}"
-    )
 
 
 def measure_temperature(
@@ -145,7 +108,7 @@ def measure_temperature(
                 policy,
                 max_new_tokens=max_new_tokens,
                 stop_ids=pair.stop_ids,
-                temperature=temperature,
+                sampling=Sampling(temperature=temperature),
                 seed=NOISE_SEED,
             ).output_ids
         )
@@ -234,42 +197,6 @@ def memory_row() -> dict:
     unit = 1e6 if sys.platform == "darwin" else 1e6 / 1024  # Linux counts in KiB
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     return make_row("this process", "peak memory, MB", [peak])
-
-
-def make_row(system: str, setting: str, values: Sequence, ratios: Sequence | None = None) -> dict:
-    """Return a row of the table; `ratios` has the pairs' median and 10-90 % range."""
-    row = {
-        "system": system,
-        "setting": setting,
-        "median": float(np.median(values)),
-        "low": float(np.min(values)),
-        "high": float(np.max(values)),
-        "ratio": None,
-        "ratios": "",
-    }
-    if ratios is not None:
-        low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
-        row |= {"ratio": float(middle), "ratios": f"{middle:.2f} [{low:.2f}, {high:.2f}]"}
-    return row
-
-
-def render_table(table: pd.DataFrame) -> str:
-    """Return the table for a terminal."""
-    columns = {
-        "system": table["system"],
-        "setting": table["setting"],
-        "median [min, max]": [
-            f"{m:.4g} [{low:.4g}, {high:.4g}]"
-            for m, low, high in zip(table["median"], table["low"], table["high"], strict=True)
-        ],
-        f"ratio to {AR} [10 %, 90 %]": table["ratios"],
-    }
-    widths = {name: max(map(len, [name, *cells])) for name, cells in columns.items()}
-    lines = [list(columns), *zip(*columns.values(), strict=True)]
-    return "\n" + "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths.values(), strict=True))
-        for line in lines
-    )
 
 
 if __name__ == "__main__":

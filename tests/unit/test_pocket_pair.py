@@ -13,6 +13,7 @@ from blockpilot.pair import load_pair
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.policies import ArPolicy, FixedPolicy
 from blockpilot.prompts import load_tokenizer, render
+from blockpilot.sampling import Sampling
 from blockpilot.trajectories import decode_batch
 
 POCKET = Path(__file__).resolve().parents[2] / "workflow/resources/pocket"
@@ -60,7 +61,8 @@ def test_every_block_size_gives_the_text_of_ar(pair, tokenizer, grid, temperatur
     target, draft, stop_ids = pair
     prompts = draw_prompts(tokenizer, count)
     sizes = range(1, 2 * draft.block_size + 1)
-    settings = {"max_new_tokens": new_tokens, "stop_ids": stop_ids, "temperature": temperature}
+    settings = {"max_new_tokens": new_tokens, "stop_ids": stop_ids}
+    settings["sampling"] = Sampling(temperature=temperature)
     batched = decode_batch(target, prompts, **settings, seed=3)
     rounds = tokens = 0
     for prompt, in_batch in zip(prompts, batched, strict=True):

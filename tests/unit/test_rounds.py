@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,15 @@ import pytest
 
 from blockpilot.candidates import best_block_size, candidate_set
 from blockpilot.errors import BlockPilotError
-from blockpilot.rounds import commit, count_accepted, last_block_size, tau
+from blockpilot.rounds import (
+    commit,
+    count_accepted,
+    count_committed,
+    last_block_size,
+    limit_tokens,
+    tau,
+    verified_sizes,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +75,53 @@ def test_committed_tokens_are_plain_integers() -> None:
 )
 def test_the_last_block_has_one_slot_more_than_tokens_left(block_size, remaining, size) -> None:
     assert last_block_size(block_size, remaining) == size
+
+
+@pytest.mark.parametrize(
+    ("num_accepted", "verify_size", "left", "committed"),
+    [
+        (0, 1, 9, 1),
+        (0, 8, 9, 1),  # the bonus token
+        (3, 4, 9, 4),
+        (3, 8, 9, 4),
+        (3, 3, 9, 3),  # the last accepted draft is not verified; its token is the bonus
+        (7, 1, 9, 1),  # without a verified draft a round is a step of `ar`
+        (3, 4, 4, 4),
+        (3, 4, 3, 3),  # the text ends with an accepted draft: no bonus
+        (3, 4, 1, 1),
+        (0, 4, 1, 1),
+        (5, 3, 2, 2),
+    ],
+)
+def test_committed_tokens_of_a_known_text(num_accepted, verify_size, left, committed) -> None:
+    assert count_committed(num_accepted, verify_size, left) == committed
+
+
+def test_a_known_text_is_committed_as_the_loop_commits_it() -> None:
+    stop, drafted_wrongly = 99, -1
+    for left, agreeing, verify in itertools.product(range(1, 9), range(8), range(1, 9)):
+        follows = [*range(left - 1), stop]  # behind the anchor
+        posterior = [*follows, *range(200, 210)][:verify]
+        drafts = [*posterior[:agreeing], *[drafted_wrongly] * 9][: verify - 1]
+        expected, _ = commit(posterior, count_accepted(drafts, posterior), {stop}, 100)
+        found = count_committed(agreeing, verify, left)
+        assert found == len(expected), (left, agreeing, verify)
+        limited, _ = commit(posterior, count_accepted(drafts, posterior), (), left)
+        assert found == len(limited), (left, agreeing, verify)
+
+
+def test_the_limit_of_a_text_is_its_own_length_unless_it_stopped_by_itself() -> None:
+    assert limit_tokens(12, "stop", 64) == 64
+    assert limit_tokens(64, "length", 64) == 64
+    assert limit_tokens(40, "length", 64) == 40  # cut by another engine
+
+
+def test_verified_sizes_shorten_with_what_is_left() -> None:
+    assert verified_sizes(4, [4, 1, 2], 64) == [4, 4, 4]
+    assert verified_sizes(4, [4, 1, 2], 8) == [4, 4, 3]
+    assert verified_sizes(4, [4, 2, 1], 8) == [4, 4, 2]
+    assert verified_sizes(1, [1, 1], 3) == [1, 1]
+    assert verified_sizes(4, [], 1) == []
 
 
 def test_tau_is_committed_tokens_per_round() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from blockpilot.decode import generate
-from blockpilot.draft import attend
-from blockpilot.masks import dense_mask, flex_mask
+from blockpilot.packed import PackedContext
 from blockpilot.policies import FixedPolicy
+from blockpilot.sampling import Sampling
 from blockpilot.training import draft as training_draft
 from blockpilot.training.draft import (
     DraftTraining,
@@ -51,7 +52,7 @@ def live(pair64, prompts):
         prompts[0],
         FixedPolicy(4),
         max_new_tokens=40,
-        temperature=1.0,
+        sampling=Sampling(temperature=1.0),
         seed=0,
     )
     blocks = {at: logits for at, logits in recorder.logits.items() if len(logits) == 3}
@@ -75,11 +76,14 @@ def test_packed_blocks_equal_the_decode_loop(pair64, live) -> None:
 
 
 @pytest.mark.parametrize("shift", [1, -1])
-def test_a_context_mask_off_by_one_would_be_noticed(shift, pair64, live, monkeypatch) -> None:
+def test_a_context_off_by_one_would_be_noticed(shift, pair64, live, monkeypatch) -> None:
     text, blocks = live
-    monkeypatch.setattr(
-        training_draft, "dense_mask", lambda anchors, *sizes: dense_mask(anchors + shift, *sizes)
-    )
+    under = PackedContext.under
+
+    def shifted(context: PackedContext, blocks):
+        return under(context, replace(blocks, anchor=blocks.anchor + shift))
+
+    monkeypatch.setattr(PackedContext, "under", shifted)
     found = packed(pair64, text, sorted(blocks))
     for row, anchor in zip(found, sorted(blocks), strict=True):
         assert (row - blocks[anchor]).abs().max() > 1e-3, anchor
@@ -94,49 +98,6 @@ def test_simulated_tau_is_the_tau_of_decoding(pair64, prompts) -> None:
         example = Example(text, [False] * len(prompt) + [True] * count, "tiny")
         simulated = simulated_tau(pair64.draft, pair64.target, [example])
         assert simulated == {"tau_tiny": pytest.approx((count - 1) / whole)}
-
-
-ANCHORS = torch.tensor([[0, 2, 3, 7], [1, 1, 8, 9]])
-
-
-def test_the_dense_mask_is_strict_context_and_own_block() -> None:
-    n, count, context, size = 2, 4, 10, 3
-    mask = dense_mask(ANCHORS, context, size)
-    assert mask.shape == (n, 1, count * size, context + count * size)
-    for row in range(n):
-        for query in range(count * size):
-            for key in range(context + count * size):
-                if key < context:
-                    expected = key < ANCHORS[row, query // size]
-                else:
-                    expected = (key - context) // size == query // size
-                assert bool(mask[row, 0, query, key]) == bool(expected)
-
-
-def flex_runs_here() -> bool:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    x = torch.ones(1, 1, 4, 16)
-    try:
-        flex_attention(x, x, x)
-    except (NotImplementedError, RuntimeError):
-        return False
-    return True
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_the_flex_mask_equals_the_dense_mask() -> None:
-    if not flex_runs_here():
-        pytest.skip("flex attention has no kernel for this machine")
-    context, size = 150, 5  # more than one tile of 128
-    anchors = torch.tensor([[0, 20, 64, 120, 149], [3, 3, 70, 128, 140]])
-    queries = torch.randn(2, 4, 25, 16)
-    keys, values = torch.randn(2, 2, 2, context + 25, 16)
-    dense = attend(queries, keys, values, dense_mask(anchors, context, size))
-    flex = attend(queries, keys, values, flex_mask(anchors, context, size))
-    assert torch.allclose(flex, dense, rtol=1e-5, atol=1e-5)
-    shifted = attend(queries, keys, values, flex_mask(anchors + 1, context, size))
-    assert not torch.allclose(shifted, dense, rtol=1e-3, atol=1e-3)
 
 
 def test_anchors_are_drawn_from_responses_without_replacement() -> None:

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CALL_LIMIT_S = 3600
 # The line that announces a job (with the rule's message), as opposed to the table of planned ones.
 STARTED = re.compile(r"^\s*(?:Job \d+: |(?:local)?(?:rule|checkpoint) \w+:).*$", re.MULTILINE)
+# Rules made in a loop carry the block sizes of their job in their names.
+SIZES = re.compile(r"(_\d+)+$")
 FAILED = re.compile(r"^\s*Error in rule (\w+)", re.MULTILINE)
 
 
@@ -111,7 +113,8 @@ def planned_rules(run_snakemake) -> Callable[..., set[str]]:
         rows = list(csv.DictReader(done.stdout.splitlines(), delimiter="\t"))
         assert rows, "the summary has no rows"
         assert {"rule", "plan"} <= set(rows[0])
-        return {row["rule"] for row in rows if row["plan"] != "no update"}
+        names = {row["rule"] for row in rows if row["plan"] != "no update"}
+        return {SIZES.sub("", name) for name in names}
 
     return plan
 

@@ -6,14 +6,32 @@ import re
 
 RULES_AFTER_EVALUATION = {"tabulate_results", "plot_figures", "write_manifest"}
 RULES_AFTER_SELECTOR = {"evaluate_policies", *RULES_AFTER_EVALUATION}
-RULES_AFTER_SWEEP = {"merge_pairs", "train_selector", *RULES_AFTER_SELECTOR}
-RULES_AFTER_TRAJECTORIES = {"sweep_candidate", *RULES_AFTER_SWEEP}
+RULES_AFTER_CONTROL = {"tabulate_replay", "plot_replay", "write_manifest"}
+RULES_AFTER_SWEEP = {"merge_pairs", "train_selector", *RULES_AFTER_SELECTOR, *RULES_AFTER_CONTROL}
+RULES_AFTER_TRAJECTORIES = {
+    "sweep_candidates",
+    "replay_acceptance",
+    "replay_grid",
+    "control_sweep",
+    "compare_schemes",
+    "tabulate_schemes",
+    "plot_schemes",
+    *RULES_AFTER_SWEEP,
+}
 RULES_AFTER_PROMPTS = {"decode_trajectories", *RULES_AFTER_TRAJECTORIES}
-ALL_RULES = {"collect_conversations", "extend_conversations", *RULES_AFTER_PROMPTS}
+ALL_RULES = {
+    "collect_conversations",
+    "extend_conversations",
+    "state_latency",
+    *RULES_AFTER_PROMPTS,
+}
 
 
 def rules_in(path) -> set[str]:
-    return set(re.findall(r"^rule (\w+):", path.read_text(), re.MULTILINE))
+    """Return the rules of a file; those of a loop have a `name:` that goes on with sizes."""
+    text = path.read_text()
+    named = re.findall(r'^ +name:\s+f"([a-z_]+)_\{', text, re.MULTILINE)
+    return {*re.findall(r"^rule (\w+):", text, re.MULTILINE), *named}
 
 
 def test_a_fresh_checkout_plans_everything_but_the_training_of_the_pair(
@@ -45,7 +63,25 @@ def test_the_length_replans_decoding_but_no_prompts(smoke, planned_rules) -> Non
 
 def test_statistics_replan_tables_and_figures_only(smoke, planned_rules) -> None:
     planned = planned_rules(smoke, overrides=["evaluate.resamples=600"])
-    assert planned == RULES_AFTER_EVALUATION
+    replayed = {"tabulate_replay", "plot_replay", "tabulate_schemes", "plot_schemes"}
+    assert planned == RULES_AFTER_EVALUATION | replayed
+
+
+def test_one_switch_decodes_all_labels_live(make_checkout, planned_rules) -> None:
+    planned = planned_rules(make_checkout("live"), overrides=["sweep.method=live"])
+    replayed = {name for name in ALL_RULES if "replay" in name or "schemes" in name}
+    assert planned == ALL_RULES - replayed - {"control_sweep", "state_latency"}
+
+
+def test_the_scheme_of_a_variant_touches_its_rounds_but_not_its_text(smoke, planned_rules) -> None:
+    planned = planned_rules(smoke, overrides=["decode.variants.T1.sampling=match"])
+    assert planned == RULES_AFTER_TRAJECTORIES
+
+
+def test_the_label_target_stops_at_the_pairs(make_checkout, planned_rules) -> None:
+    planned = planned_rules(make_checkout("label"), "label")
+    expected = {"collect_conversations", "extend_conversations", "decode_trajectories"}
+    assert planned == expected | {"sweep_candidates", "merge_pairs"}
 
 
 def test_a_radius_replans_labels_but_keeps_what_was_swept(smoke, planned_rules) -> None:
@@ -77,5 +113,5 @@ def test_editing_a_measured_module_replans_the_times_but_no_sweep(smoke, planned
         planned = planned_rules(smoke)
     finally:
         module.write_bytes(before)
-    assert planned == RULES_AFTER_SELECTOR
+    assert planned == RULES_AFTER_SELECTOR | {"control_sweep", *RULES_AFTER_CONTROL}
     assert planned_rules(smoke) == set()

@@ -35,9 +35,19 @@ except BlockPilotError as error:
     raise WorkflowError(str(error)) from None
 
 SWEPT = swept_block_sizes(CANDIDATES, DRAFT.block_size, SWEEP["extra_block_sizes"])
+PER_JOB = SWEEP["candidates_per_job"]
+SWEEP_JOBS = [SWEPT[at : at + PER_JOB] for at in range(0, len(SWEPT), PER_JOB)]
 TRAIN = CONFIG["train"]
 DATASETS = CONFIG["prompts"]["datasets"]
 VARIANTS = DECODE["variants"]
+# What replay gives besides labels is made where labels are replayed.
+REPLAYED = list(VARIANTS) if SWEEP["method"] == "replay" else []
+# At temperature 0 all schemes are the same.
+COMPARED = [
+    name
+    for name in SWEEP["schemes"]["variants"]
+    if name in REPLAYED and VARIANTS[name]["temperature"] > 0
+]
 DEVICE = CONFIG["device"]
 THREADS = DEVICE["threads"]
 GPUS = 1 if DEVICE["torch"].startswith("cuda") else 0
@@ -55,6 +65,7 @@ TARGET_LOADING = {
     "pair": {key: value for key, value in PAIR.items() if key != "draft"},
 }
 # Snakemake does not see edits of imported modules: measured times depend on these.
+REPLAY_LIMITS = {key: SWEEP[key] for key in ("memory_mb", "token_budget")}
 MEASURED_WITH = digest_files(
     [
         f"workflow/src/blockpilot/{module}.py"
@@ -63,7 +74,34 @@ MEASURED_WITH = digest_files(
 )
 
 
+def replay_results():
+    """Return the tables and figures that replay gives, for `all` and the manifest."""
+    found = []
+    if REPLAYED:
+        found += [rules.tabulate_replay.output, rules.plot_replay.output]
+    if COMPARED:
+        found += [rules.tabulate_schemes.output, rules.plot_schemes.output]
+    return found
+
+
+def variant_sampling(name):
+    """Return what decides a variant's tokens and rounds."""
+    keys = ("temperature", "sampling", "top_k", "top_p", "draft_temperature")
+    return {key: VARIANTS[name][key] for key in sorted(keys) if key in VARIANTS[name]}
+
+
+def target_sampling(name):
+    """Return what decides a variant's text: not the scheme, nor anything of the draft."""
+    keys = ("temperature", "top_k", "top_p")
+    return {key: VARIANTS[name][key] for key in sorted(keys) if key in VARIANTS[name]}
+
+
+def draft_temperature(name):
+    """Return the temperature at which a variant's draft draws under `coupled`."""
+    own = VARIANTS[name]
+    return own.get("draft_temperature") or own["temperature"]
+
+
 wildcard_constraints:
     dataset="[A-Za-z0-9_]+",
     decode="[A-Za-z0-9_]+",
-    block_size="[0-9]+",

@@ -26,9 +26,12 @@ rule evaluate_policies:
     params:
         loading=LOADING,
         max_new_tokens=DECODE["max_new_tokens"],
-        variant=lambda wildcards: VARIANTS[wildcards.decode],
+        variant=lambda wildcards: variant_sampling(wildcards.decode),
+        seeds=lambda wildcards: VARIANTS[wildcards.decode]["seeds"],
         swept=SWEPT,
-        timed_prompts_per_domain=CONFIG["evaluate"]["timed_prompts_per_domain"],
+        timed_prompts_per_domain=lambda wildcards: VARIANTS[wildcards.decode].get(
+            "timed_prompts_per_domain", CONFIG["evaluate"]["timed_prompts_per_domain"]
+        ),
         seed=CONFIG["evaluate"]["seed"],
         measured_with=MEASURED_WITH,
     message:

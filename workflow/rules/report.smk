@@ -62,6 +62,7 @@ rule write_manifest:
     input:
         tables=rules.tabulate_results.output,
         figures=rules.plot_figures.output,
+        replay=replay_results(),
     output:
         manifest=f"{RUN}/manifest.json",
     log:

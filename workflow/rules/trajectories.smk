@@ -5,6 +5,9 @@ rule decode_trajectories:
     input:
         prompts=PROMPTS,
         target=local_files(PAIR["target"]),
+        responses=[
+            own["path"] for own in DATASETS.values() if own["source"] == "responses"
+        ],
     output:
         trajectories=f"{RUN}/trajectories/{{decode}}.parquet",
     log:
@@ -18,9 +21,16 @@ rule decode_trajectories:
         gpu=GPUS,
     params:
         loading=TARGET_LOADING,
+        datasets={
+            name: DATASETS[name]
+            for name in DATASETS
+            if DATASETS[name]["source"] == "responses"
+        },
+        memory_mb=SWEEP["memory_mb"],
         batch_size=DECODE["batch_size"],
         max_new_tokens=DECODE["max_new_tokens"],
-        variant=lambda wildcards: VARIANTS[wildcards.decode],
+        variant=lambda wildcards: target_sampling(wildcards.decode),
+        seeds=lambda wildcards: VARIANTS[wildcards.decode]["seeds"],
     message:
         "Decode every prompt autoregressively ({wildcards.decode})"
     script:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from blockpilot.evaluate import make_policies, offline_rows, pick_timed, time_policies
+from blockpilot.evaluate import make_policies, offline_rows, time_policies
 from blockpilot.jobs import start_job
 from blockpilot.pair import load_pair
 from blockpilot.policies import SelectorPolicy
@@ -16,19 +16,15 @@ from blockpilot.records import (
     write_table,
 )
 from blockpilot.selector import Selector
-from blockpilot.sweep import Decoder, DecodeVariant
+from blockpilot.sweep import Decoder, DecodeVariant, first_per_domain
 
 start_job(snakemake.log[0])
-variant, loading = snakemake.params.variant, snakemake.params.loading
+loading = snakemake.params.loading
 target, draft, stop_ids = load_pair(**loading)
 decode = Decoder(
     target,
     draft,
-    DecodeVariant(
-        temperature=variant["temperature"],
-        sampling=variant["sampling"],
-        max_new_tokens=snakemake.params.max_new_tokens,
-    ),
+    DecodeVariant.from_config(snakemake.params.variant, snakemake.params.max_new_tokens),
     stop_ids,
 )
 prompts = pd.concat([read_table(path, PROMPTS) for path in snakemake.input.prompts])
@@ -43,10 +39,10 @@ requests = (
 )
 test = requests[requests["split"] == "test"]
 rows = []
-for seed in variant["seeds"]:
+for seed in snakemake.params.seeds:
     policies = make_policies(pairs, prompts, seed, snakemake.params.swept, selector)
     own = test[test["seed"] == seed]
-    timed = pick_timed(own, snakemake.params.timed_prompts_per_domain)
+    timed = first_per_domain(own, snakemake.params.timed_prompts_per_domain)
     rows += time_policies(decode, policies, timed, snakemake.params.seed)
     rest = own[~own["prompt_id"].isin(timed["prompt_id"])]
     for policy in policies:

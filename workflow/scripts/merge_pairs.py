@@ -2,16 +2,32 @@
 
 import pandas as pd
 
-from blockpilot.jobs import start_job
-from blockpilot.labels import make_pairs
-from blockpilot.records import PAIRS, PROMPTS, SWEEP, TRAJECTORIES, read_table, write_table
+from blockpilot.jobs import fingerprint_job, start_job
+from blockpilot.labels import check_labelled, make_pairs
+from blockpilot.parts import write_in_parts
+from blockpilot.records import PAIRS, PROMPTS, SWEEP, TRAJECTORIES, read_table
+from blockpilot.sweep import count_buckets
 
 start_job(snakemake.log[0])
-pairs = make_pairs(
-    read_table(snakemake.input.trajectories, TRAJECTORIES),
-    [read_table(path, SWEEP) for path in snakemake.input.sweeps],
-    pd.concat([read_table(path, PROMPTS) for path in snakemake.input.prompts]),
-    snakemake.params.candidates,
+inputs = snakemake.input
+prompts = pd.concat([read_table(path, PROMPTS) for path in inputs.prompts])
+
+
+def compute(bucket):
+    """Return the pairs of one bucket."""
+    sweeps = [read_table(path, SWEEP, bucket=bucket) for path in inputs.sweeps]
+    trajectories = read_table(inputs.trajectories, TRAJECTORIES, bucket=bucket)
+    return [make_pairs(trajectories, sweeps, prompts, snakemake.params.candidates)]
+
+
+write_in_parts(
+    [snakemake.output.pairs],
+    PAIRS,
+    compute,
+    sizes=count_buckets(prompts),
+    fingerprint=fingerprint_job(snakemake.params, inputs),
+    description="pairs",
 )
-write_table(snakemake.output.pairs, pairs, PAIRS)
-print(pairs["best_block_size"].value_counts().sort_index().to_string())
+best = read_table(snakemake.output.pairs, PAIRS, ["best_block_size"])["best_block_size"]
+check_labelled(len(best), len(prompts))
+print(best.value_counts().sort_index().to_string())

@@ -6,6 +6,7 @@ import torch
 from blockpilot.jobs import start_job
 from blockpilot.prompts import hash_prompt, load_tokenizer, render
 from blockpilot.records import RESPONSES, write_table
+from blockpilot.sampling import Sampling
 from blockpilot.target import load_target
 from blockpilot.trajectories import decode_trajectories
 
@@ -38,7 +39,7 @@ for temperature in settings["temperatures"]:
         target,
         frame,
         seeds=[0],
-        temperature=temperature,
+        sampling=Sampling(temperature=temperature),
         max_new_tokens=settings["max_new_tokens"],
         stop_ids={tokenizer.eos_token_id},
         batch_size=settings["batch_size"],

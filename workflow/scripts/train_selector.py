@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from blockpilot.evaluate import best_fixed_block_size
 from blockpilot.jobs import start_job
+from blockpilot.labels import best_fixed_block_size
 from blockpilot.provenance import write_text
 from blockpilot.records import HISTORY, PAIRS, PREDICTIONS, read_table, write_table
 from blockpilot.selector import SelectorConfig

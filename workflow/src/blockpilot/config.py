@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blockpilot.errors import BlockPilotError, bad_input
+from blockpilot.prompt_files import check_external
 
 Rule = tuple[str, Callable[[Any], bool]]
 
@@ -71,7 +72,7 @@ RULES: dict[str, Rule] = {
     "pair.template_options.*": ANYTHING,
     "prompts.answer_max_new_tokens": _integer(1),
     "prompts.out_of_domain": _list_of(TEXT, least=0),
-    "prompts.datasets.*.source": _one_of("pocket", "human_eval", "file"),
+    "prompts.datasets.*.source": _one_of("pocket", "human_eval", "file", "responses"),
     "prompts.datasets.*.split": _optional(_one_of("train", "validation", "test")),
     "prompts.datasets.*.domain": TEXT,
     "prompts.datasets.*.domain_column": _optional(TEXT),
@@ -81,14 +82,32 @@ RULES: dict[str, Rule] = {
     "prompts.datasets.*.count": _optional(_integer(1)),
     "prompts.datasets.*.path": TEXT,
     "prompts.datasets.*.column": TEXT,
+    "prompts.datasets.*.response_column": TEXT,
     "decode.max_new_tokens": _integer(1),
     "decode.dtype": DTYPE,
     "decode.batch_size": _integer(1),
     "decode.variants.*.temperature": _number(0, 10),
-    "decode.variants.*.sampling": _one_of("match"),
+    "decode.variants.*.sampling": _one_of("match", "coupled", "rejection"),
+    "decode.variants.*.top_k": _integer(0),
+    "decode.variants.*.top_p": _number(1e-9, 1),
+    "decode.variants.*.draft_temperature": _optional(_number(1e-9, 10)),
+    "decode.variants.*.timed_prompts_per_domain": _integer(1),
     "decode.variants.*.seeds": _list_of(_integer(0)),
+    "sweep.method": _one_of("replay", "live"),
     "sweep.radius": _integer(1),
     "sweep.extra_block_sizes": _optional(_list_of(_integer(1), least=0)),
+    "sweep.candidates_per_job": _integer(1),
+    "sweep.token_budget": _integer(1),
+    "sweep.memory_mb": _integer(1),
+    "sweep.control_prompts_per_domain": _integer(1),
+    "sweep.grid_prompts_per_domain": _integer(1),
+    "sweep.acceptance_prompts_per_domain": _optional(_integer(1)),
+    "sweep.schemes.variants": _list_of(TEXT, least=0),
+    "sweep.schemes.prompts_per_domain": _integer(1),
+    "sweep.schemes.draft_temperatures": _list_of(_number(1e-3, 10)),
+    "latency.draft_ms.*": _number(1e-6, 1e6),
+    "latency.verify_ms.*": _number(1e-6, 1e6),
+    "latency.ar_ms": _number(1e-6, 1e6),
     "selector.features": _one_of("raw", "softmax", "normalized", "hidden"),
     "selector.width": _integer(1),
     "selector.depth": _integer(1),
@@ -136,8 +155,16 @@ def compose_config(folder: str | Path, experiment: str, overrides: list[str]) ->
             f"the configuration cannot be composed: {error}\nOverrides were {overrides}; a key "
             f"must exist in {folder}, e.g. {', '.join(near) or 'selector.width'}."
         ) from error
+    for entries in (plain["decode"].get("variants"), plain["prompts"].get("datasets")):
+        drop_nulls(entries or {})
     check_config(plain)
     return sort_keys(plain)
+
+
+def drop_nulls(entries: dict) -> None:
+    """Leave out variants or data sets that an experiment has set to null."""
+    for name in [name for name, value in entries.items() if value is None]:
+        del entries[name]
 
 
 def check_choice(group: str, choice: str, folder: Path) -> None:
@@ -169,9 +196,27 @@ def check_config(config: dict[str, Any]) -> None:
             "float32, bfloat16, float64",
             "float16 overflows on the features of Qwen3 targets and acceptance falls to almost 0.",
         )
+    _check_schemes(config)
     for name, settings in config["prompts"].get("datasets", {}).items():
-        if settings["source"] == "file":
+        if settings["source"] in ("file", "responses"):
             _check_file(f"prompts.datasets.{name}.path", settings.get("path", ""))
+
+
+def _check_schemes(config: dict[str, Any]) -> None:
+    """Check what the scheme of a variant allows: a replay, and text that another engine wrote."""
+    datasets = config["prompts"].get("datasets", {})
+    external = [name for name, own in datasets.items() if own["source"] == "responses"]
+    for name, variant in config["decode"].get("variants", {}).items():
+        scheme, temperature = variant.get("sampling", "match"), variant["temperature"]
+        if scheme == "rejection" and temperature and config["sweep"]["method"] == "replay":
+            raise bad_input(
+                f"decode.variants.{name}.sampling",
+                scheme,
+                "match, coupled with sweep.method=replay",
+                "The text of rejection depends on the block size: set sweep.method=live.",
+            )
+        for dataset in external:
+            check_external(name, scheme, temperature, dataset)
 
 
 def _check_present(config: dict[str, Any]) -> None:
@@ -220,7 +265,9 @@ def sort_keys(value: Any) -> Any:
 def swept_block_sizes(
     candidates: list[int], trained_block_size: int, extra: list[int] | None
 ) -> list[int]:
-    """Return all block sizes to sweep: the candidates and, by default, B/2 and 2B."""
+    """Return all block sizes to sweep: the candidates and, by default, B-3, B+3, B/2 and 2B."""
     if extra is None:
-        extra = [max(1, trained_block_size // 2), 2 * trained_block_size]
+        near = [trained_block_size - 3, trained_block_size + 3]
+        far = [trained_block_size // 2, 2 * trained_block_size]
+        extra = [max(1, size) for size in near + far]
     return sorted({*candidates, *extra})

@@ -15,7 +15,7 @@ from blockpilot.draft import ContextCache, DFlashDraft
 from blockpilot.errors import bad_input
 from blockpilot.policies import Policy, Request
 from blockpilot.rounds import commit, count_accepted, last_block_size
-from blockpilot.sampling import TargetSampler, resolve_seed
+from blockpilot.sampling import GREEDY, Sampler, Sampling, resolve_seed
 from blockpilot.target import Target, TargetOutput
 from blockpilot.timing import now_s
 
@@ -77,15 +77,15 @@ def generate(
     *,
     max_new_tokens: int,
     stop_ids: Collection[int] = (),
-    temperature: float = 0.0,
+    sampling: Sampling = GREEDY,
     seed: int | None = None,
-    sampling: str = "match",
     domain: str | None = None,
 ) -> Generation:
     """Decode one request with the block size that `policy` chooses after prefill.
 
-    The emitted text depends on target, prompt, temperature and seed alone, never on the draft
-    or the block size (up to the target's own floating-point error).
+    Under `match` and `coupled` the emitted text depends on target, prompt, sampling and seed
+    alone, never on the draft or the block size (up to the target's own floating-point error).
+    Under `rejection` only its distribution is the target's.
 
     Args:
         target: The verifying model.
@@ -94,9 +94,8 @@ def generate(
         policy: Chooses the block size.
         max_new_tokens: Most tokens to emit.
         stop_ids: Tokens that end the request; the stop token itself is emitted.
-        temperature: 0 is greedy.
+        sampling: Temperature, truncation and verification scheme; greedy by default.
         seed: Of the sampling noise; drawn from torch's generator if None.
-        sampling: Verification scheme at temperature > 0.
         domain: Passed to the policy, for analysis only.
 
     Raises:
@@ -105,7 +104,7 @@ def generate(
     check_request(prompt_ids, max_new_tokens, target.context_tokens)
     if policy.uses_draft and draft is None:
         raise bad_input(f"draft of policy {policy.name}", None, "a DFlashDraft", "Load one.")
-    sampler = TargetSampler(temperature, resolve_seed(seed), prompt_ids, target.device, sampling)
+    sampler = Sampler(sampling, resolve_seed(seed), prompt_ids, target.device)
     run = _Run(target, draft if policy.uses_draft else None, sampler, prompt_ids, max_new_tokens)
     run.prefill(stop_ids)
     result = run.result
@@ -135,7 +134,7 @@ class _Run:
         self,
         target: Target,
         draft: DFlashDraft | None,
-        sampler: TargetSampler,
+        sampler: Sampler,
         prompt_ids: Sequence[int],
         max_new_tokens: int,
     ) -> None:
@@ -157,7 +156,8 @@ class _Run:
         output = self.target.forward(ids, self.cache, want_features=self.draft is not None)
         hidden = output.hidden[0, -1:]
         logits = self.target.head(hidden)
-        anchor = int(self.sampler.choose(logits, self.start))
+        noise = self.sampler.noise(self.start, 1, logits.shape[-1])
+        anchor = int(self.sampler.sampling.choose(logits, noise))
         self.features = output.features
         self.result.prefill_hidden, self.result.prefill_logits = hidden[0], logits[0]
         self.result.output_ids.append(anchor)
@@ -169,12 +169,16 @@ class _Run:
         remaining = self.max_new_tokens - len(self.result.output_ids)
         size = last_block_size(block_size, remaining)
         block = self._anchor_and_masks(size)
-        if self.draft is not None:
-            self._draft_into(block)
+        # Computed once, for draft and target alike.
+        noise = self.sampler.noise(self.start + 1, size, self.target.vocab_size)
+        draft_logits = self._draft_into(block, noise) if self.draft is not None else None
         output = self.target.forward(block, self.cache, want_features=self.draft is not None)
-        posterior = self.sampler.choose(self.target.head(output.hidden[0]), self.start + 1)
+        drafts = block[0, 1:]
+        posterior = self.sampler.verify(
+            self.target.head(output.hidden[0]), noise, self.start + 1, drafts, draft_logits
+        )
         # One transfer to the host per round: drafts and posterior together.
-        ids = torch.cat([block[0, 1:], posterior]).tolist()
+        ids = torch.cat([drafts, posterior]).tolist()
         drafted, posterior_ids = ids[: size - 1], ids[size - 1 :]
         accepted = count_accepted(drafted, posterior_ids)
         committed, stopped = commit(posterior_ids, accepted, stop_ids, remaining)
@@ -187,16 +191,18 @@ class _Run:
         ids = [self.result.output_ids[-1]] + [mask_id] * (size - 1)
         return torch.tensor([ids], device=self.target.device)
 
-    def _draft_into(self, block: Tensor) -> None:
-        """Feed the draft its pending context, then replace the masks by its argmax."""
+    def _draft_into(self, block: Tensor, noise: Tensor | None) -> Tensor | None:
+        """Feed the draft its pending context, replace the masks by drafts, return their logits."""
         self.draft.append_context(self.features, self.context)
         size = block.shape[1]
         if size == 1:
-            return
+            return None
         positions = torch.arange(self.start, self.start + size, device=block.device)[None]
         embeddings = torch.nn.functional.embedding(block, self.target.embeddings)
         hidden = self.draft(embeddings, positions, self.context)
-        block[0, 1:] = self.target.head(hidden[0, 1:]).argmax(-1)
+        logits = self.target.head(hidden[0, 1:])
+        block[0, 1:] = self.sampler.propose(logits, noise, self.start + 1)
+        return logits
 
     def _commit(self, size: int, accepted: int, committed: list[int], output: TargetOutput) -> None:
         """Emit the committed tokens and cut both caches back to the new anchor."""

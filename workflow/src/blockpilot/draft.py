@@ -44,17 +44,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat([-right, left], dim=-1) * sin
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, visible) -> Tensor:
-    """Attend with grouped heads; `visible` is None, a bool mask or a flex `BlockMask`."""
-    if visible is None or isinstance(visible, Tensor):
-        return functional.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=visible, enable_gqa=True
-        )
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return flex_attention(queries, keys, values, block_mask=visible, enable_gqa=True)
-
-
 class ContextCache:
     """The context's keys and values per layer; a block is written behind them and never kept."""
 
@@ -75,11 +64,16 @@ class ContextCache:
         """Count `count` appended rows as context."""
         self.length += count
 
-    def with_block(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return context and block together; the next context rows overwrite the block."""
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return what a block gathers from the context and itself, [n, A, b, d].
+
+        The block's rows lie behind the context only until the next context rows overwrite them.
+        """
         self.append(layer, keys, values)
         end = self.length + keys.shape[2]
-        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+        return functional.scaled_dot_product_attention(
+            queries, self.keys[layer][:, :, :end], self.values[layer][:, :, :end], enable_gqa=True
+        )
 
 
 class DraftLayer(nn.Module):
@@ -126,16 +120,14 @@ class DraftLayer(nn.Module):
         self,
         hidden: Tensor,  # [n, q, H]
         rope: tuple[Tensor, Tensor],  # cos, sin [n, 1, q, d] of the block rows
-        context,  # anything with `with_block(layer, keys, values)`
+        context,  # anything with `attend(layer, queries, keys, values)`
         layer: int,
-        visible: Tensor | None,  # [n, 1, q, C + q] bool; None = a block sees everything
     ) -> Tensor:
         """Return the layer's output [n, q, H]."""
         attention = self.self_attn
         x = self.input_layernorm(hidden)
         queries = attention["q_norm"](self._heads(attention["q_proj"](x))).transpose(1, 2)
-        keys, values = context.with_block(layer, *self.keys_values(x, rope))
-        mixed = attend(rotate(queries, *rope), keys, values, visible)
+        mixed = context.attend(layer, rotate(queries, *rope), *self.keys_values(x, rope))
         hidden = hidden + attention["o_proj"](mixed.transpose(1, 2).flatten(2))
         x = self.post_attention_layernorm(hidden)
         gated = functional.silu(self.mlp["gate_proj"](x)) * self.mlp["up_proj"](x)
@@ -209,14 +201,13 @@ class DFlashDraft(nn.Module):
         self,
         embeddings: Tensor,  # [n, q, H] the target's embeddings of anchors and masks
         positions: Tensor,  # [n, q]
-        context,  # ContextCache or anything with `with_block`
-        visible: Tensor | None = None,  # [n, 1, q, C + q] bool
+        context,  # a ContextCache, or a `packed` context under its blocks
     ) -> Tensor:
         """Return the hidden states [n, q, H] that the target's head turns into logits."""
         rope = self.rope(positions)
         hidden = embeddings
         for index, layer in enumerate(self.layers):
-            hidden = layer(hidden, rope, context, index, visible)
+            hidden = layer(hidden, rope, context, index)
         return self.norm(hidden)
 
 

@@ -10,46 +10,30 @@ import torch
 
 from blockpilot.decode import Generation
 from blockpilot.errors import BlockPilotError
+from blockpilot.labels import best_fixed_block_size
 from blockpilot.policies import ArPolicy, FixedPolicy, Policy, Request, TablePolicy
 from blockpilot.progress import track
-from blockpilot.rounds import verified_sizes
+from blockpilot.rounds import limit_tokens, verified_sizes
 
 CONTROL = "ar_control"  # a second `ar`: what differs from 1.0x is the machine's noise
 
 
-class Renamed:
-    """A policy under another name."""
+class Recorded:
+    """A policy, maybe under another name, that remembers its calls and its last choice.
 
-    def __init__(self, policy: Policy, name: str) -> None:
-        self.policy, self.name, self.uses_draft = policy, name, policy.uses_draft
+    A policy that never ran must not appear in a table.
+    """
 
-    def begin(self, request: Request) -> int:
-        """Return the wrapped policy's block size."""
-        return self.policy.begin(request)
-
-
-class Counted(Renamed):
-    """Remembers calls and choices: a policy that never ran must not appear in a table."""
-
-    calls = 0
-    block_size = 0
+    def __init__(self, policy: Policy, name: str | None = None) -> None:
+        self.policy, self.name = policy, name or policy.name
+        self.uses_draft = policy.uses_draft
+        self.calls = self.block_size = 0
 
     def begin(self, request: Request) -> int:
-        """Return the wrapped policy's block size."""
+        """Return the policy's block size."""
         self.calls += 1
         self.block_size = self.policy.begin(request)
         return self.block_size
-
-
-def best_fixed_block_size(pairs: pd.DataFrame) -> int:
-    """Return the candidate with the largest tau_mean over training pairs, smallest on ties."""
-    train = pairs[pairs["split"] == "train"]
-    if train.empty:
-        raise BlockPilotError("no pair has split 'train': best_fixed is chosen on training prompts")
-    table = pd.DataFrame(
-        [dict(zip(r.block_sizes, r.tau_by_block_size, strict=True)) for r in train.itertuples()]
-    )
-    return int(table[list(train["candidates"].iloc[0])].mean().idxmax())
 
 
 def oracle_policy(pairs: pd.DataFrame, prompts: pd.DataFrame, seed: int) -> TablePolicy:
@@ -70,7 +54,7 @@ def make_policies(
     best = best_fixed_block_size(pairs)
     return [
         ArPolicy(),
-        Renamed(ArPolicy(), CONTROL),
+        Recorded(ArPolicy(), CONTROL),
         *(FixedPolicy(b) for b in swept),
         FixedPolicy(best, name="best_fixed"),
         selector,
@@ -102,20 +86,15 @@ def offline_rows(
                 domain=row.domain,
             )
         )
+        method, committed, equals = "live", [1] * (len(row.output_ids) - 1), True
         if policy.uses_draft:
             swept = index.loc[(row.prompt_id, row.seed, size)]
-            committed, equals = list(swept["num_committed"]), bool(swept["equals_ar"])
-        else:
-            committed, equals = [1] * (len(row.output_ids) - 1), True
-        sizes = verified_sizes(size, committed, max_new_tokens)
-        yield _row(policy, row, size, sizes, committed, equals)
-
-
-def pick_timed(test: pd.DataFrame, per_domain: int) -> pd.DataFrame:
-    """Return the timed subset: the first prompts of every domain in the order of their hashes."""
-    ids = test.drop_duplicates("prompt_id").sort_values("prompt_id")
-    chosen = ids.groupby("domain").head(per_domain)["prompt_id"]
-    return test[test["prompt_id"].isin(set(chosen))].sort_values(["prompt_id", "seed"])
+            method, committed = swept["method"], list(swept["num_committed"])
+            # Replay commits the trajectory by construction: nothing was compared.
+            equals = swept["equals_ar"] if method == "live" else None
+        most = limit_tokens(len(row.output_ids), row.stop_reason, max_new_tokens)
+        sizes = verified_sizes(size, committed, most)
+        yield _row(policy, row, size, sizes, committed, equals) | {"method": method}
 
 
 def time_policies(
@@ -141,7 +120,7 @@ def time_policies(
     Raises:
         BlockPilotError: If a policy's code was never called.
     """
-    counted = [Counted(policy, policy.name) for policy in policies]
+    counted = [Recorded(policy) for policy in policies]
     first = timed.iloc[0]
     for policy in counted:
         decode(list(first.input_ids), int(first.seed), policy)
@@ -157,8 +136,8 @@ def time_policies(
         raise BlockPilotError(f"policies {idle} were never called; a row for them would be false")
 
 
-def _timed_row(policy: Counted, row, result: Generation) -> dict:
-    equals = result.output_ids == list(row.output_ids)
+def _timed_row(policy: Recorded, row, result: Generation) -> dict:
+    equals = result.output_ids == list(row.output_ids) if row.source == "ours" else None
     times = {
         "decode_s": result.decode_s,
         "prefill_s": result.prefill_s,
@@ -168,7 +147,9 @@ def _timed_row(policy: Counted, row, result: Generation) -> dict:
     return _row(policy, row, policy.block_size, sizes, committed, equals) | times
 
 
-def _row(policy, row, block_size: int, sizes: list, committed: list, equals_ar: bool) -> dict:
+def _row(
+    policy, row, block_size: int, sizes: list, committed: list, equals_ar: bool | None
+) -> dict:
     return {
         "policy": policy.name,
         "prompt_id": row.prompt_id,

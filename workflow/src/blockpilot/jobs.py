@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from blockpilot.errors import BlockPilotError
+from blockpilot.parts import fingerprint
+from blockpilot.provenance import digest_files
+
+
+def fingerprint_job(params: Mapping, inputs: Iterable[str]) -> str:
+    """Return what the parts of a job's tables depend on: its params, its inputs and this library.
+
+    A job that was killed resumes only where all of them are as they were.
+    """
+    library = digest_files(sorted(Path(__file__).parent.rglob("*.py")))
+    return fingerprint([library, dict(params)], inputs)
 
 
 class _Tee:

@@ -23,8 +23,8 @@ def make_pairs(
         candidates: The sizes that B* is chosen from.
 
     Returns:
-        One row per prompt and seed; requests without a round (a stop token right after prefill)
-        have no label and are left out.
+        One row per prompt and seed, maybe none; requests without a round (a stop token right
+        after prefill) have no label and are left out.
 
     Raises:
         BlockPilotError: If a prompt lacks a block size or a candidate was not swept.
@@ -35,13 +35,30 @@ def make_pairs(
     _check_complete(pd.concat(sweeps), trajectories, swept)
     labels = pd.DataFrame([_label(row, swept, candidates) for row in taus.dropna().itertuples()])
     if labels.empty:
-        raise BlockPilotError(
-            f"none of {len(taus)} requests has a round: every answer is a single token. "
-            "Raise decode.max_new_tokens or check the target's stop tokens."
-        )
+        return labels
     where = prompts[["prompt_id", "split", "domain"]].drop_duplicates("prompt_id")
     states = trajectories[["prompt_id", "seed", "prefill_logits", "prefill_hidden"]]
     return labels.merge(where, on="prompt_id").merge(states, on=["prompt_id", "seed"])
+
+
+def check_labelled(num_pairs: int, num_requests: int) -> None:
+    """Raise BlockPilotError if no request at all has a label."""
+    if not num_pairs:
+        raise BlockPilotError(
+            f"none of {num_requests} requests has a round: every answer is a single token. "
+            "Raise decode.max_new_tokens or check the target's stop tokens."
+        )
+
+
+def best_fixed_block_size(pairs: pd.DataFrame) -> int:
+    """Return the candidate with the largest tau_mean over training pairs, smallest on ties."""
+    train = pairs[pairs["split"] == "train"]
+    if train.empty:
+        raise BlockPilotError("no pair has split 'train': best_fixed is chosen on training prompts")
+    table = pd.DataFrame(
+        [dict(zip(r.block_sizes, r.tau_by_block_size, strict=True)) for r in train.itertuples()]
+    )
+    return int(table[list(train["candidates"].iloc[0])].mean().idxmax())
 
 
 def _label(row, swept: list[int], candidates: list[int]) -> dict:

@@ -12,9 +12,27 @@ import numpy as np
 import pandas as pd
 
 from blockpilot.errors import BlockPilotError, bad_input
-from blockpilot.statistics import Estimate, Resampled, bootstrap_weights, ratio
+from blockpilot.groups import (
+    AVERAGE,
+    check_same_prompts,
+    columns,
+    count_tokens,
+    locate,
+    prompt_weights,
+    split_groups,
+    with_tau,
+)
+from blockpilot.statistics import Estimate, Resampled, ratio
 
-AVERAGE = "average"
+__all__ = [
+    "AVERAGE",
+    "best_size_distribution",
+    "check_leakage",
+    "is_bound",
+    "summarise_policies",
+    "tau_by_block_size",
+]
+
 BOUND_PREFIXES = ("oracle", "clairvoyant")
 LEARNED_PREFIX = "blockpilot"
 # A policy that repeats the oracle this often on this many prompts has seen the answers.
@@ -50,17 +68,17 @@ def summarise_policies(
         BlockPilotError: If `ar` or `best_fixed` is missing, or prompts or timed rows differ.
     """
     rows = evaluation[evaluation["split"] == split]
-    rows = _measure(_locate(rows, prompts, out_of_domain))
+    rows = _measure(locate(rows, prompts, out_of_domain))
     missing = sorted({"ar", "best_fixed"} - set(rows["policy"]))
     if missing:
         raise BlockPilotError(
             f"split {split!r} lacks the policies {missing}, to which the others are compared. "
             "Add them in evaluate.make_policies."
         )
-    _check_same_prompts(rows, "policy")
+    check_same_prompts(rows, "policy")
     _check_same_timed_rows(rows)
     table: list[dict] = []
-    for group, members in _groups(rows, out_of_domain).items():
+    for group, members in split_groups(rows, out_of_domain).items():
         table += _summarise_group(group, members, resamples, seed)
     return pd.DataFrame(table)
 
@@ -80,18 +98,17 @@ def tau_by_block_size(
     Raises:
         BlockPilotError: If block sizes were not swept on the same prompts.
     """
-    rows = _locate(sweep, prompts, out_of_domain)
+    rows = locate(sweep, prompts, out_of_domain)
     rows = rows[rows["split"].isin(splits)]
-    tokens = rows["num_committed"].map(lambda committed: int(np.sum(committed)))
-    rows = _measure(rows.assign(num_tokens=tokens, decode_s=np.nan, select_s=np.nan))
-    _check_same_prompts(rows, "block_size")
+    rows = _measure(count_tokens(rows).assign(decode_s=np.nan, select_s=np.nan))
+    check_same_prompts(rows, "block_size")
     table: list[dict] = []
-    for group, members in _groups(rows, out_of_domain).items():
+    for group, members in split_groups(rows, out_of_domain).items():
         statistics = _statistics(members, "block_size", resamples, seed)
         for block_size, own in members.groupby("block_size", sort=True):
             row = {"group": group, "block_size": int(block_size), "n": int(own["has_tau"].sum())}
             for name in ("tau_mean", "tau_pooled"):
-                row |= _columns(name, statistics[block_size][name].estimate())
+                row |= columns(name, statistics[block_size][name].estimate())
             table.append(row)
     return pd.DataFrame(table)
 
@@ -107,9 +124,9 @@ def best_size_distribution(
     `n_ties` counts the rows of that size which were ties, given to it for being the smallest:
     of the objective among "candidates" (as labelled), of tau among "swept".
     """
-    rows = _locate(pairs[pairs["split"].isin(splits)], prompts, out_of_domain)
+    rows = locate(pairs[pairs["split"].isin(splits)], prompts, out_of_domain)
     table: list[dict] = []
-    for group, members in _groups(rows, out_of_domain).items():
+    for group, members in split_groups(rows, out_of_domain).items():
         swept_ties = members["tau_by_block_size"].map(_has_tie)
         for among, sizes, best, ties in (
             ("swept", "block_sizes", "best_block_size_swept", swept_ties),
@@ -161,38 +178,6 @@ def _check_disjoint(frame: pd.DataFrame, column: str) -> None:
         )
 
 
-def _locate(
-    frame: pd.DataFrame, prompts: pd.DataFrame, out_of_domain: Sequence[str]
-) -> pd.DataFrame:
-    """Add what `prompts` knows about each row (conversation, data set, ...)."""
-    unknown = sorted(set(out_of_domain) - set(prompts["dataset"]))
-    if unknown:
-        # A misspelt name would silently move its prompts into "average".
-        names = sorted(set(prompts["dataset"]))
-        raise bad_input("out-of-domain data set", unknown[0], str(names), "Correct the name.")
-    wanted = ("conversation_id", "dataset", "domain", "split")
-    added = [name for name in wanted if name in prompts and name not in frame]
-    if prompts["prompt_id"].duplicated().any():
-        twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"].iloc[0]
-        raise bad_input("prompts: prompt_id", twice, "one row per prompt", "Remove the copy.")
-    rows = frame.merge(prompts[["prompt_id", *added]], on="prompt_id", how="left")
-    lost = rows.loc[rows["conversation_id"].isna(), "prompt_id"]
-    if len(lost):
-        raise bad_input("prompt_id", lost.iloc[0], "an id of the prompts", "Run snakemake again.")
-    return rows
-
-
-def _groups(rows: pd.DataFrame, out_of_domain: Sequence[str]) -> dict[str, pd.DataFrame]:
-    inside = rows[~rows["dataset"].isin(out_of_domain)]
-    groups = {AVERAGE: inside}
-    others = [(name, rows[rows["dataset"] == name]) for name in out_of_domain]
-    for name, members in [*inside.groupby("domain", sort=True), *others]:
-        if name in groups:
-            raise bad_input("group", name, "one use of a name", "Rename the domain or data set.")
-        groups[name] = members
-    return {name: members for name, members in groups.items() if len(members)}
-
-
 def _measure(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that are summed per prompt; untimed rows add nothing to time."""
     timed = rows["decode_s"].notna()
@@ -200,26 +185,11 @@ def _measure(rows: pd.DataFrame) -> pd.DataFrame:
     if spent_s[timed].isna().any():
         policy = rows.loc[timed & spent_s.isna(), "policy"].iloc[0]
         raise bad_input(f"select_s of {policy}", None, "seconds, 0 if none", "Evaluate it again.")
-    # A request that prefill already finished has no round, hence no tau.
-    tau = rows["num_tokens"] / rows["num_rounds"].where(rows["num_rounds"] > 0)
-    return rows.assign(
-        tau=tau,
-        has_tau=tau.notna().astype(int),
+    return with_tau(rows).assign(
         timed=timed,
         timed_s=spent_s.where(timed, 0.0),
         timed_tokens=rows["num_tokens"].where(timed, 0),
     )
-
-
-def _check_same_prompts(rows: pd.DataFrame, by: str) -> None:
-    everyone = set(rows["prompt_id"])
-    for name, own in rows.groupby(by)["prompt_id"]:
-        missing = sorted(everyone - set(own))
-        if missing:
-            raise BlockPilotError(
-                f"{by} {name!r} lacks {len(missing)} of {len(everyone)} prompts, first "
-                f"{missing[0]!r}; allowed: the same prompts for all. Run the missing ones."
-            )
 
 
 def _check_same_timed_rows(rows: pd.DataFrame) -> None:
@@ -237,12 +207,11 @@ def _statistics(
     rows: pd.DataFrame, by: str, resamples: int, seed: int
 ) -> dict[object, dict[str, Resampled]]:
     """Return tau_mean, tau_pooled and tpot_s of every `by`, all under the same weights."""
-    conversations = rows.groupby("prompt_id", sort=True)["conversation_id"].first()
-    weights = bootstrap_weights(conversations.to_numpy(dtype=str), resamples, seed)
+    prompts, weights = prompt_weights(rows, resamples, seed)
     totals = rows.groupby([by, "prompt_id"])[SUMS].sum()
     statistics = {}
     for name in rows[by].unique():
-        own = totals.loc[name].reindex(conversations.index)
+        own = totals.loc[name].reindex(prompts)
         statistics[name] = {
             "tau_mean": ratio(own["tau"], own["has_tau"], weights),
             "tau_pooled": ratio(own["num_tokens"], own["num_rounds"], weights),
@@ -258,7 +227,7 @@ def _summarise_group(group: str, rows: pd.DataFrame, resamples: int, seed: int) 
         n_tau, n_timed = int(own["has_tau"].sum()), int(own["timed"].sum())
         row = {"policy": policy, "group": group, "n": n_tau, "n_timed": n_timed}
         for name, estimate in _compare(statistics[policy], statistics).items():
-            row |= _columns(name, estimate)
+            row |= columns(name, estimate)
         equal = own["equals_ar"].dropna().astype(bool)
         row["equal_text"] = f"{equal.sum()}/{len(equal)}" if len(equal) else ""
         row["is_bound"] = is_bound(policy)
@@ -294,7 +263,3 @@ def _block_sizes(rows: pd.DataFrame) -> pd.Series:
 
 def _has_tie(objective: Sequence[float]) -> bool:
     return int(np.sum(np.asarray(objective) == np.max(objective))) > 1
-
-
-def _columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -1,4 +1,4 @@
-"""The figures: tau against block size, and speedup by policy.
+"""The figures: tau against block size, and speedup by policy; and the style of all figures.
 
 Every call draws on its own figure inside `rc_context`, so that no setting leaks, and writes files
 whose bytes depend on the data alone.
@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from blockpilot.metrics import AVERAGE, is_bound
+from blockpilot.groups import AVERAGE
+from blockpilot.metrics import is_bound
 from blockpilot.provenance import atomic_path
 
 # Okabe and Ito's colours, told apart with every common kind of colour blindness. Markers differ
@@ -57,14 +58,14 @@ def plot_tau(
         title: Of the whole figure.
     """
     with mpl.rc_context(SETTINGS):
-        figure, panels = _panels(len(tables), width=4.4, height=4.4)
+        figure, panels = make_panels(len(tables), width=4.4, height=4.4)
         for axes, (decode, table) in zip(panels, tables.items(), strict=True):
             _draw_tau(axes, table, trained_block_size)
             axes.set_title(f"decode {decode}")
         panels[0].set_ylabel("tau_mean (committed tokens per round)")
         panels[0].set_ylim(bottom=0)
         figure.suptitle(title)
-        _save(figure, path_svg, path_png)
+        save_figure(figure, path_svg, path_png)
 
 
 def plot_speedup(
@@ -90,45 +91,69 @@ def plot_speedup(
     order = _speedup_order(list(rows.values()))
     with mpl.rc_context(SETTINGS):
         height = 1.4 + 0.27 * len(order)
-        figure, panels = _panels(len(rows), width=4.4, height=height)
+        figure, panels = make_panels(len(rows), width=4.4, height=height)
         for axes, (decode, table) in zip(panels, rows.items(), strict=True):
             _draw_speedup(axes, table, order)
-            axes.set_title(f"decode {decode}, {group}, n = {_count(table['n_timed'])} timed")
+            axes.set_title(f"decode {decode}, {group}, n = {largest_count(table['n_timed'])} timed")
         # Set once for the shared axis, or a later panel's intervals would be cut off.
         longest = max(table[["speedup", "speedup_high"]].max().max() for table in rows.values())
         panels[0].set_xlim(0, 1.05 * max(1.0, longest))
         panels[0].set_yticks(range(len(order)), [_policy_label(name) for name in order])
         panels[0].set_ylim(-0.6, len(order) - 0.4)
         figure.suptitle(title)
-        _save(figure, path_svg, path_png)
+        save_figure(figure, path_svg, path_png)
 
 
-def _panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(1.2 + width * count, height), layout="constrained")
+def make_panels(
+    columns: int, width: float, height: float, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row, which share both axes.
+
+    Args:
+        columns: Panels per row.
+        width: Inches per panel.
+        height: Inches of the figure.
+        rows: Rows of panels.
+    """
+    figure = Figure(figsize=(1.2 + width * columns, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, count, sharex=True, sharey=True, squeeze=False)
-    return figure, list(axes[0])
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    return figure, list(axes.flat)
+
+
+def draw_curve(axes: Axes, rows: pd.DataFrame, name: str, colour: str, **style: object) -> None:
+    """Draw a column against block_size, its interval as a band.
+
+    Args:
+        axes: The panel.
+        rows: block_size, NAME, NAME_low and NAME_high.
+        name: The column.
+        colour: Of line and band.
+        style: Of the line: label, marker, linewidth.
+    """
+    rows = rows.sort_values("block_size")
+    ends = rows[f"{name}_low"], rows[f"{name}_high"]
+    axes.fill_between(rows["block_size"], *ends, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(rows["block_size"], rows[name], color=colour, markersize=4, **style)
+
+
+def mark_trained(axes: Axes, trained_block_size: int) -> None:
+    """Mark the trained block size by a dashed line."""
+    axes.axvline(
+        trained_block_size, color=GREY, linestyle="--", linewidth=1.2,
+        label=f"trained block size B = {trained_block_size}",
+    )  # fmt: skip
 
 
 def _draw_tau(axes: Axes, table: pd.DataFrame, trained_block_size: int) -> None:
     # Six colours and seven markers pair up anew 42 times.
     styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
     for group, own in table.groupby("group", sort=False):
-        own = own.sort_values("block_size")
         colour, marker = (BLACK, "o") if group == AVERAGE else next(styles)
-        axes.fill_between(
-            own["block_size"], own["tau_mean_low"], own["tau_mean_high"],
-            color=colour, alpha=0.15, linewidth=0,
-        )  # fmt: skip
-        axes.plot(
-            own["block_size"], own["tau_mean"], color=colour, marker=marker, markersize=4,
-            linewidth=2.2 if group == AVERAGE else 1.2,
-            label=f"{group} (n = {_count(own['n'])})",
-        )  # fmt: skip
-    axes.axvline(
-        trained_block_size, color=GREY, linestyle="--", linewidth=1.2,
-        label=f"trained block size B = {trained_block_size}",
-    )  # fmt: skip
+        width = 2.2 if group == AVERAGE else 1.2
+        label = f"{group} (n = {largest_count(own['n'])})"
+        draw_curve(axes, own, "tau_mean", colour, marker=marker, linewidth=width, label=label)
+    mark_trained(axes, trained_block_size)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("block size b (tokens, anchor included)")
     # Below the panel: inside, the legend would hide a line.
@@ -166,8 +191,7 @@ def _draw_bar(axes: Axes, position: int, policy: str, row: pd.Series) -> None:
     face = "none" if is_bound(policy) else colour
     axes.barh(position, row["speedup"], height=0.62, facecolor=face, edgecolor=colour)
     ends = [row["speedup_low"], row["speedup_high"]]
-    # Drawn by hand: a percentile interval need not contain the value, which errorbar demands.
-    axes.plot(ends, [position, position], color=BLACK, linewidth=1.4, marker="|", markersize=6)
+    draw_interval(axes, position, *ends)
     if policy == CONTROL and np.isfinite(ends).all():
         axes.axvspan(*ends, color=GREY, alpha=0.3, linewidth=0)
 
@@ -178,11 +202,31 @@ def _policy_label(policy: str) -> str:
     return f"{policy} (bound)" if is_bound(policy) else policy
 
 
-def _count(counts: pd.Series) -> str:
+def draw_interval(axes: Axes, position: float, low: float, high: float) -> None:
+    """Draw a horizontal interval at a height."""
+    # By hand: a percentile interval need not contain the value, which errorbar demands.
+    axes.plot(
+        [low, high], [position, position], color=BLACK, linewidth=1.4, marker="|", markersize=6
+    )
+
+
+def largest_count(counts: pd.Series) -> str:
+    """Return the largest of some counts as text, "0" if there are none."""
     return f"{int(counts.max())}" if len(counts) else "0"
 
 
-def _save(figure: Figure, path_svg: str | Path, path_png: str | Path) -> None:
+def share_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Put one legend for all panels below them: inside, it would hide data."""
+    entries: dict[str, object] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    columns = 2 if len(panels) == 1 else len(entries)
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+
+
+def save_figure(figure: Figure, path_svg: str | Path, path_png: str | Path) -> None:
+    """Write a figure as SVG and as PNG of 150 dpi, atomically; equal figures give equal bytes."""
     with atomic_path(path_svg) as temporary:
         # A date in the file would make two equal figures differ.
         figure.savefig(temporary, format="svg", metadata={"Date": None})

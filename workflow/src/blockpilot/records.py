@@ -7,175 +7,60 @@ file's metadata together with the schema's name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blockpilot.errors import BlockPilotError, bad_input
 from blockpilot.provenance import atomic_path
+from blockpilot.schemas import (
+    ACCEPTANCE,
+    CONTROL,
+    CONVERSATIONS,
+    COST,
+    EVALUATION,
+    GRID,
+    HISTORY,
+    LATENCY,
+    PAIRS,
+    PREDICTIONS,
+    PROMPTS,
+    RESPONSES,
+    SCHEMES,
+    SPLITS,
+    SWEEP,
+    TRAJECTORIES,
+    Schema,
+)
 
 UNITS = {"_s": "seconds", "_ms": "milliseconds", "_tokens": "tokens", "_mb": "megabytes"}
-SPLITS = ("train", "validation", "test")
-
-IDS = pa.list_(pa.int32())
-SHORTS = pa.list_(pa.int16())
-# A vector per row; its length (vocabulary or hidden size) is the writing model's.
-VECTOR = pa.list_(pa.float32())
-KEY = [("prompt_id", pa.string()), ("seed", pa.int64())]
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """An artifact's columns.
-
-    Attributes:
-        name: As in the README's table of artifacts.
-        columns: Name and Arrow type, in file order.
-        vectors: Columns stored as fixed-size lists of floating-point numbers.
-        key: Columns that identify a row.
-    """
-
-    name: str
-    columns: tuple[tuple[str, pa.DataType], ...]
-    key: tuple[str, ...]
-    vectors: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """Return the column names in file order."""
-        return [name for name, _ in self.columns]
-
-
-CONVERSATIONS = Schema(
-    "conversations",
-    (
-        ("conversation_id", pa.string()),
-        ("dataset", pa.string()),
-        ("domain", pa.string()),
-        ("split", pa.string()),
-        ("turns", pa.list_(pa.string())),
-    ),
-    key=("conversation_id",),
-)
-PROMPTS = Schema(
-    "prompts",
-    (
-        ("prompt_id", pa.string()),
-        ("conversation_id", pa.string()),
-        ("turn", pa.int32()),
-        ("dataset", pa.string()),
-        ("domain", pa.string()),
-        ("split", pa.string()),
-        ("text", pa.string()),
-        ("input_ids", IDS),
-    ),
-    key=("prompt_id",),
-)
-TRAJECTORIES = Schema(
-    "trajectories",
-    (
-        *KEY,
-        ("output_ids", IDS),
-        ("stop_reason", pa.string()),
-        ("source", pa.string()),
-        ("greedy_share", pa.float64()),
-        ("prefill_logits", VECTOR),
-        ("prefill_hidden", VECTOR),
-    ),
-    key=("prompt_id", "seed"),
-    vectors=("prefill_logits", "prefill_hidden"),
-)
-RESPONSES = Schema(
-    "responses",
-    (
-        ("prompt_id", pa.string()),
-        ("split", pa.string()),
-        ("domain", pa.string()),
-        ("temperature", pa.float64()),
-        ("input_ids", IDS),
-        ("output_ids", IDS),
-    ),
-    key=("prompt_id", "temperature"),
-)
-SWEEP = Schema(
-    "sweep",
-    (
-        *KEY,
-        ("block_size", pa.int16()),
-        ("method", pa.string()),
-        ("num_rounds", pa.int32()),
-        ("num_committed", SHORTS),
-        ("tau", pa.float64()),
-        ("tpot_s", pa.float64()),
-        ("equals_ar", pa.bool_()),
-    ),
-    key=("prompt_id", "seed", "block_size"),
-)
-PAIRS = Schema(
-    "pairs",
-    (
-        *KEY,
-        ("split", pa.string()),
-        ("domain", pa.string()),
-        ("prefill_logits", VECTOR),
-        ("prefill_hidden", VECTOR),
-        ("block_sizes", SHORTS),
-        ("tau_by_block_size", pa.list_(pa.float32())),
-        ("candidates", SHORTS),
-        ("best_block_size", pa.int16()),
-        ("class_index", pa.int16()),
-        ("best_block_size_swept", pa.int16()),
-        ("is_tie", pa.bool_()),
-    ),
-    key=("prompt_id", "seed"),
-    vectors=("prefill_logits", "prefill_hidden"),
-)
-HISTORY = Schema(
-    "history",
-    (
-        ("epoch", pa.int32()),
-        ("train_loss", pa.float64()),
-        ("validation_loss", pa.float64()),
-        ("train_accuracy", pa.float64()),
-        ("validation_accuracy", pa.float64()),
-    ),
-    key=("epoch",),
-)
-PREDICTIONS = Schema(
-    "predictions",
-    (
-        *KEY,
-        ("split", pa.string()),
-        ("best_block_size", pa.int16()),
-        ("predicted_block_size", pa.int16()),
-        ("probabilities", pa.list_(pa.float32())),
-    ),
-    key=("prompt_id", "seed"),
-)
-EVALUATION = Schema(
-    "evaluation",
-    (
-        ("policy", pa.string()),
-        *KEY,
-        ("split", pa.string()),
-        ("domain", pa.string()),
-        ("method", pa.string()),
-        ("block_size", pa.int16()),
-        ("block_sizes", SHORTS),
-        ("num_committed", SHORTS),
-        ("num_rounds", pa.int32()),
-        ("num_tokens", pa.int32()),
-        ("decode_s", pa.float64()),
-        ("prefill_s", pa.float64()),
-        ("select_s", pa.float64()),
-        ("equals_ar", pa.bool_()),
-    ),
-    key=("policy", "prompt_id", "seed"),
-)
+__all__ = [
+    "ACCEPTANCE",
+    "CONTROL",
+    "CONVERSATIONS",
+    "COST",
+    "EVALUATION",
+    "GRID",
+    "HISTORY",
+    "LATENCY",
+    "PAIRS",
+    "PREDICTIONS",
+    "PROMPTS",
+    "RESPONSES",
+    "SCHEMES",
+    "SPLITS",
+    "SWEEP",
+    "TRAJECTORIES",
+    "Schema",
+    "open_table",
+    "read_table",
+    "write_table",
+]
 
 
 def write_table(path: str | Path, rows: Iterable[dict] | pd.DataFrame, schema: Schema) -> None:
@@ -207,29 +92,54 @@ def _stored_type(frame: pd.DataFrame, name: str, schema: Schema) -> pa.DataType:
 
 
 def _metadata(schema: Schema) -> dict[str, str]:
-    units = {
-        name: unit
-        for name in schema.names
-        for suffix, unit in UNITS.items()
-        if name.endswith(suffix)
-    }
+    units = {name: UNITS[end] for name in schema.names for end in UNITS if name.endswith(end)}
     return {"blockpilot.schema": schema.name, "blockpilot.units": json.dumps(units)}
 
 
-def read_table(path: str | Path, schema: Schema, columns: list[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: str | Path, schema: Schema, columns: list[str] | None = None, bucket: str | None = None
+) -> pd.DataFrame:
     """Read an artifact, checking that it is whole and of this schema.
+
+    With `bucket` only the rows whose prompt_id starts with it; other row groups stay undecoded.
 
     Raises:
         BlockPilotError: If the file is missing, damaged or of another kind.
     """
+    with open_table(path, schema) as file:
+        table = file.read(columns=columns) if bucket is None else _read(file, columns, bucket)
+        return table.to_pandas()
+
+
+def _read(file: pq.ParquetFile, columns: list[str] | None, bucket: str) -> pa.Table:
+    place = file.schema_arrow.names.index("prompt_id")
+    chunks = [file.metadata.row_group(i).column(place) for i in range(file.num_row_groups)]
+    groups = [i for i, chunk in enumerate(chunks) if _may_hold(chunk.statistics, bucket)]
+    asked = None if columns is None else [*columns, "prompt_id"]
+    table = file.read_row_groups(groups, columns=asked)
+    inside = pc.starts_with(table["prompt_id"], bucket)
+    # A filter copies: spare it where the row groups hold nothing else.
+    table = table if pc.all(inside).as_py() else table.filter(inside)
+    return table if columns is None or "prompt_id" in columns else table.drop_columns("prompt_id")
+
+
+def _may_hold(found: pq.Statistics | None, bucket: str) -> bool:
+    if found is None or not found.has_min_max:
+        return True
+    return found.min[: len(bucket)] <= bucket <= found.max[: len(bucket)]
+
+
+@contextmanager
+def open_table(path: str | Path, schema: Schema) -> Iterator[pq.ParquetFile]:
+    """Yield the file of an artifact, with the checks and errors of `read_table`."""
     remedy = "Delete it and run snakemake again; only what is missing is computed."
     try:
-        file = pq.ParquetFile(path)
-        stored = (file.schema_arrow.metadata or {}).get(b"blockpilot.schema", b"?").decode()
-        if stored != schema.name:
-            raise bad_input(f"{path}: schema", stored, repr(schema.name), remedy)
-        _check_columns(set(file.schema_arrow.names), schema, path)
-        return file.read(columns=columns).to_pandas()
+        with pq.ParquetFile(path) as file:
+            stored = (file.schema_arrow.metadata or {}).get(b"blockpilot.schema", b"?").decode()
+            if stored != schema.name:
+                raise bad_input(f"{path}: schema", stored, repr(schema.name), remedy)
+            _check_columns(set(file.schema_arrow.names), schema, path)
+            yield file
     except FileNotFoundError:
         raise BlockPilotError(f"{path} does not exist. Run snakemake to make it.") from None
     except (pa.ArrowInvalid, OSError) as error:

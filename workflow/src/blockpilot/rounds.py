@@ -60,6 +60,27 @@ def last_block_size(block_size: int, remaining_tokens: int) -> int:
     return min(block_size, remaining_tokens + 1)
 
 
+def limit_tokens(num_tokens: int, stop_reason: str, max_new_tokens: int) -> int:
+    """Return the most output tokens that a decoded request could have had.
+
+    Another engine may have stopped a text earlier than `max_new_tokens`: its own length is the
+    limit then, as it is for every text that was stopped by length.
+    """
+    return num_tokens if stop_reason == "length" else max_new_tokens
+
+
+def count_committed(num_accepted: int, verify_size: int, text_tokens_left: int) -> int:
+    """Return the tokens a round commits when the text that follows is already known.
+
+    Args:
+        num_accepted: Drafts that agree with the text, before clipping.
+        verify_size: Verified tokens, the anchor included; at most `verify_size` - 1 drafts count.
+        text_tokens_left: Tokens of the text behind the anchor: it ends at its stop token or at
+            `max_new_tokens`, and so does the round.
+    """
+    return min(min(num_accepted, verify_size - 1) + 1, text_tokens_left)
+
+
 def tau(num_committed: Sequence[int]) -> float:
     """Return committed tokens per round of one request; NaN if it had no round."""
     return sum(num_committed) / len(num_committed) if len(num_committed) else float("nan")

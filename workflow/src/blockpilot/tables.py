@@ -85,6 +85,11 @@ def write_csv(frame: pd.DataFrame, path: str | Path) -> None:
     write_text(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
+def read_by_variant(path: str | Path) -> dict[str, pd.DataFrame]:
+    """Return a CSV's rows per decode variant, in file order."""
+    return {name: rows for name, rows in pd.read_csv(path).groupby("decode", sort=False)}
+
+
 def _markdown(text: pd.DataFrame) -> str:
     lines = [list(text.columns), ["---"] * len(text.columns), *text.to_numpy().tolist()]
     # A bar inside a cell would end the cell.

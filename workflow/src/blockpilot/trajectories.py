@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,10 @@ import torch
 from torch import Tensor
 
 from blockpilot.decode import check_request
+from blockpilot.parts import bucket_of
 from blockpilot.progress import track
-from blockpilot.sampling import choose_tokens, noise_key
+from blockpilot.sampling import GREEDY, Sampling, choose_tokens, noise_key
 from blockpilot.target import Target
-
-NUM_BUCKETS = 16
 
 
 @dataclass(kw_only=True, slots=True)
@@ -48,9 +48,9 @@ def plan_batches(
     Returns:
         Lists of indices.
     """
-    buckets: dict[int, list[int]] = {}
+    buckets: dict[str, list[int]] = {}
     for index, prompt_id in enumerate(prompt_ids):
-        buckets.setdefault(int(prompt_id[:4], 16) % NUM_BUCKETS, []).append(index)
+        buckets.setdefault(bucket_of(prompt_id), []).append(index)
     batches = []
     for bucket in sorted(buckets):
         rows = sorted(buckets[bucket], key=lambda i: (lengths[i], prompt_ids[i]))
@@ -65,7 +65,7 @@ def decode_batch(
     *,
     max_new_tokens: int,
     stop_ids: Collection[int],
-    temperature: float = 0.0,
+    sampling: Sampling = GREEDY,
     seed: int = 0,
 ) -> list[Trajectory]:
     """Decode left-padded prompts together; finished rows leave the batch.
@@ -73,7 +73,7 @@ def decode_batch(
     Positions and noise are those of the unpadded sequences, so that a row's text equals what
     `generate` gives with the policy `ar`.
     """
-    batch = _Batch(target, prompts, max_new_tokens, temperature, seed)
+    batch = _Batch(target, prompts, max_new_tokens, sampling, seed)
     hidden = batch.prefill()
     logits = target.head(hidden)
     for row in range(len(prompts)):
@@ -94,11 +94,11 @@ class _Batch:
         target: Target,
         prompts: Sequence[Sequence[int]],
         max_new_tokens: int,
-        temperature: float,
+        sampling: Sampling,
         seed: int,
     ) -> None:
         self.target, self.prompts = target, prompts
-        self.max_new_tokens, self.temperature, self.seed = max_new_tokens, temperature, seed
+        self.max_new_tokens, self.sampling, self.seed = max_new_tokens, sampling, seed
         device = target.device
         lengths = torch.tensor([len(p) for p in prompts], device=device)
         self.width = int(lengths.max())
@@ -143,7 +143,7 @@ class _Batch:
     def emit(self, logits: Tensor, stop_ids: Collection[int]) -> None:
         """Choose every row's next token and drop the rows that are done."""
         positions = self.cache.length - self.padding
-        tokens = choose_tokens(logits, self.temperature, self.keys, self.seed, positions)
+        tokens = choose_tokens(logits, self.sampling, self.keys, self.seed, positions)
         greedy = (tokens == logits.argmax(-1)).tolist()
         going = []
         for row, token in enumerate(tokens.tolist()):
@@ -178,56 +178,51 @@ class _Batch:
         ]
 
 
+def check_prompts(prompts: pd.DataFrame, max_new_tokens: int, context_tokens: int) -> None:
+    """Raise BlockPilotError for the first of the `prompts` rows that leaves no room to answer."""
+    for row in prompts.itertuples(index=False):
+        where = f"data set {row.dataset}, prompt {row.prompt_id}"
+        check_request(row.input_ids, max_new_tokens, context_tokens, where)
+
+
 def decode_trajectories(
     target: Target,
     prompts: pd.DataFrame,
     *,
     seeds: Sequence[int],
-    temperature: float,
+    sampling: Sampling,
     max_new_tokens: int,
     stop_ids: Collection[int],
     batch_size: int,
 ) -> Iterator[dict]:
-    """Decode all prompts with all seeds.
+    """Decode prompts with all seeds.
 
     Args:
         target: The model.
         prompts: Rows of `prompts` artifacts.
         seeds: Of the sampling noise.
-        temperature: 0 is greedy.
+        sampling: Temperature and truncation; the scheme does not matter without a draft.
         max_new_tokens: Most tokens per answer.
         stop_ids: Tokens that end an answer.
         batch_size: Most prompts decoded together.
 
     Yields:
         Rows of the `trajectories` artifact.
-
-    Raises:
-        BlockPilotError: If a prompt does not fit the context; nothing is decoded then.
     """
     ids = [list(row) for row in prompts["input_ids"]]
     names = list(prompts["prompt_id"])
-    for dataset, name, prompt in zip(prompts["dataset"], names, ids, strict=True):
-        where = f"data set {dataset}, prompt {name}"
-        check_request(prompt, max_new_tokens, target.context_tokens, where)
     batches = plan_batches(names, [len(prompt) for prompt in ids], batch_size)
-    with track(description="decode", total=len(ids) * len(seeds), unit="prompt") as bar:
-        for seed in seeds:
-            for rows in batches:
-                for row, result in zip(
-                    rows,
-                    decode_batch(
-                        target,
-                        [ids[row] for row in rows],
-                        max_new_tokens=max_new_tokens,
-                        stop_ids=stop_ids,
-                        temperature=temperature,
-                        seed=seed,
-                    ),
-                    strict=True,
-                ):
-                    yield {"prompt_id": names[row], "seed": seed, "source": "ours"} | asdict(result)
-                bar.update(len(rows))
+    for seed, rows in product(seeds, batches):
+        results = decode_batch(
+            target,
+            [ids[row] for row in rows],
+            max_new_tokens=max_new_tokens,
+            stop_ids=stop_ids,
+            sampling=sampling,
+            seed=seed,
+        )
+        for row, result in zip(rows, results, strict=True):
+            yield {"prompt_id": names[row], "seed": seed, "source": "ours"} | asdict(result)
 
 
 def answer_greedily(

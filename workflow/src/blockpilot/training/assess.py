@@ -9,7 +9,8 @@ from blockpilot.labels import make_pairs
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.pocket.quality import text_quality
 from blockpilot.prompts import hash_prompt, render
-from blockpilot.sweep import Decoder, DecodeVariant, sweep_block_size
+from blockpilot.sampling import Sampling
+from blockpilot.sweep import Decoder, DecodeVariant, join_requests, sweep_live
 from blockpilot.trajectories import decode_trajectories
 
 RADIUS, BATCH_SIZE = 2, 32
@@ -47,9 +48,11 @@ def measure_pair(pair, tokenizer, prompts: pd.DataFrame, max_new_tokens: int) ->
     size = pair.draft.block_size
     window = candidate_set(size, RADIUS)
     greedy, decoder = _decode(pair, prompts, 0.0, max_new_tokens)
-    sweeps = {b: pd.DataFrame(sweep_block_size(decoder, prompts, greedy, b)) for b in window}
+    rows = sweep_live(decoder, join_requests(greedy, prompts), window)
+    sweeps = {b: pd.DataFrame(own) for b, own in zip(window, rows, strict=True)}
     sampled, decoder = _decode(pair, prompts, 1.0, max_new_tokens)
-    at_one = pd.DataFrame(sweep_block_size(decoder, prompts, sampled, size))
+    [rows] = sweep_live(decoder, join_requests(sampled, prompts), [size])
+    at_one = pd.DataFrame(rows)
     texts = greedy.merge(prompts, on="prompt_id")
     texts["response"] = [tokenizer.decode(i, skip_special_tokens=True) for i in texts["output_ids"]]
     pairs = make_pairs(greedy, list(sweeps.values()), prompts, window)
@@ -66,16 +69,15 @@ def _decode(
     pair, prompts: pd.DataFrame, temperature: float, max_new_tokens: int
 ) -> tuple[pd.DataFrame, Decoder]:
     """Return the trajectories at one temperature and a decoder for it."""
+    sampling = Sampling(temperature=temperature)
     rows = decode_trajectories(
         pair.target,
         prompts,
         seeds=[0],
-        temperature=temperature,
+        sampling=sampling,
         max_new_tokens=max_new_tokens,
         stop_ids=pair.stop_ids,
         batch_size=BATCH_SIZE,
     )
-    variant = DecodeVariant(
-        temperature=temperature, sampling="match", max_new_tokens=max_new_tokens
-    )
+    variant = DecodeVariant(sampling=sampling, max_new_tokens=max_new_tokens)
     return pd.DataFrame(rows), Decoder(pair.target, pair.draft, variant, pair.stop_ids)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from blockpilot.draft import DFlashDraft, DraftConfig
-from blockpilot.masks import dense_mask, flex_mask
+from blockpilot.packed import Blocks, PackedContext
 from blockpilot.rounds import tau
 from blockpilot.target import Target
 from blockpilot.training.examples import Example, collate, plan_batches
@@ -37,18 +37,6 @@ class DraftTraining:
     batch_tokens: int = 4096
     decay: float = 4.0
     seed: int = 1
-
-
-class PackedContext:
-    """Context keys and values of whole conversations, seen by many blocks at once."""
-
-    def __init__(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
-        self.pairs = pairs
-
-    def with_block(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return [context | all blocks] along the key dimension."""
-        context_keys, context_values = self.pairs[layer]
-        return torch.cat([context_keys, keys], dim=2), torch.cat([context_values, values], dim=2)
 
 
 def sample_anchors(
@@ -82,16 +70,22 @@ def block_logits(
     A block sees the context strictly before its anchor and itself, as in the decode loop.
     """
     n, count = anchors.shape
-    positions = (anchors[..., None] + torch.arange(block_size, device=ids.device)).flatten(1)
-    blocks = torch.full((n, count, block_size), draft.config.mask_token_id, device=ids.device)
-    blocks[..., 0] = ids.gather(1, anchors)
-    embeddings = functional.embedding(blocks.flatten(1), target.embeddings)
-    everywhere = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    context = PackedContext(draft.context_keys_values(features, everywhere))
-    make_mask = flex_mask if ids.is_cuda else dense_mask
-    visible = make_mask(anchors, ids.shape[1], block_size)
-    hidden = draft(embeddings, positions, context, visible)
-    return target.head(hidden.unflatten(1, (count, block_size))[:, :, 1:])
+    length = ids.shape[1]
+    blocks = Blocks(
+        document=torch.arange(n, device=ids.device).repeat_interleave(count),
+        anchor=anchors.flatten(),
+        size=torch.full((n * count,), block_size, device=ids.device),
+    )
+    tokens = torch.full((n * count, block_size), draft.config.mask_token_id, device=ids.device)
+    tokens[:, 0] = ids.gather(1, anchors).flatten()
+    embeddings = functional.embedding(tokens.flatten(), target.embeddings)
+    positions = (blocks.anchor[:, None] + torch.arange(block_size, device=ids.device)).flatten()
+    everywhere = torch.arange(length, device=ids.device).repeat(n)
+    pairs = draft.context_keys_values(features.flatten(0, 1)[None], everywhere[None])
+    offsets = torch.arange(n + 1, device=ids.device) * length
+    context = PackedContext(pairs, offsets).under(blocks)
+    hidden = draft(embeddings[None], positions[None], context)[0]
+    return target.head(hidden.view(n, count, block_size, -1)[:, :, 1:])
 
 
 def block_labels(

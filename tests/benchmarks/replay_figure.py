@@ -1,0 +1,97 @@
+"""Draws the figure of `bench_replay.py` from its table, in the style of `blockpilot.plots`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from replay_curves import COUNT_CURVE, LENGTH_CURVE, MEMORY_MB, TOKEN_BUDGET
+
+from blockpilot.plots import BLACK, COLOURS, GREY, SETTINGS, draw_interval, save_figure
+
+# The start of a curve's settings, and the axis that its values are on.
+CURVES = {
+    LENGTH_CURVE: "answer length (tokens), 4 texts",
+    COUNT_CURVE: "number of texts",
+}
+TIME, MEMORY = "s", "MB"
+
+
+def draw_figure(table: pd.DataFrame, path: Path) -> None:
+    """Draw cost per prompt and, where measured, the curves; `path` gets the figures' endings."""
+    curves = {start: curve_of(table, start) for start in CURVES}
+    curves = {start: rows for start, rows in curves.items() if len(rows)}
+    with mpl.rc_context(SETTINGS):
+        rows = [["cost", *[(start, unit) for start in curves]] for unit in (TIME, MEMORY)]
+        figure = Figure(figsize=(4.8 + 3.3 * len(curves), 4.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplot_mosaic(rows, width_ratios=[1.3, *[1.0] * len(curves)])
+        draw_costs(panels["cost"], table)
+        for start, rows in curves.items():
+            draw_time(panels[start, TIME], rows[rows["unit"] == TIME])
+            draw_memory(panels[start, MEMORY], rows[rows["unit"] == MEMORY])
+            panels[start, MEMORY].set_xlabel(CURVES[start])
+            panels[start, TIME].sharex(panels[start, MEMORY])
+        figure.suptitle("Labels of the embedded pair: replayed or decoded")
+        save_figure(figure, path.with_suffix(".svg"), path.with_suffix(".png"))
+
+
+def curve_of(table: pd.DataFrame, start: str) -> pd.DataFrame:
+    """Return the rows of a curve with their place `x` on it."""
+    own = table[table["setting"].str.startswith(f"{start}=")]
+    return own.assign(x=own["setting"].str.split("=").str[-1].astype(int))
+
+
+def draw_costs(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw seconds per prompt, a bar per set of sizes and system, with the ratio to replay."""
+    own = table[(table["unit"] == "s/prompt") & table["ratio"].notna()]
+    systems = list(own["system"].unique())
+    ticks, position = [], 0.0
+    for setting, rows in own.groupby("setting", sort=False):
+        begin = position
+        for row in rows.itertuples():
+            colour = COLOURS[systems.index(row.system)]
+            axes.barh(position, row.median, height=0.8, color=colour)
+            draw_interval(axes, position, row.low, row.high)
+            axes.text(1.03 * row.high, position, f" {describe_cost(row)}", va="center", fontsize=8)
+            position += 1
+        ticks.append(((begin + position - 1) / 2, setting.replace(", ", "\n")))
+        position += 0.8
+    axes.set_xlim(0, 1.75 * own["high"].max())
+    axes.set_yticks(*zip(*ticks, strict=True))
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds per prompt, all sizes together\n(median; line: min to max of chunks)")
+
+
+def describe_cost(row) -> str:
+    """Return the text behind a bar."""
+    if row.ratio_low == row.ratio_high:
+        return f"{row.system}: {row.median:.2g} s"
+    return f"{row.system}: {row.median:.2g} s, ×{row.ratio:.3g}"
+
+
+def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw seconds on two logarithmic axes, and a line that they follow if they are linear."""
+    x, seconds = rows["x"].to_numpy(), rows["median"].to_numpy()
+    axes.plot(x, seconds, color=COLOURS[0], marker="s", markersize=4, label="replay, all sizes")
+    middle = len(x) // 2
+    line = seconds[middle] * x / x[middle]
+    axes.plot(x, line, color=GREY, linestyle="--", linewidth=1.2, label="slope 1", zorder=0)
+    axes.set(xscale="log", yscale="log")
+    axes.set_ylabel("seconds")
+    axes.legend(loc="upper left")
+
+
+def draw_memory(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw the growth of memory."""
+    axes.plot(rows["x"], rows["median"], color=COLOURS[1], marker="^", markersize=4)
+    label = f"memory_mb = {MEMORY_MB}"
+    axes.axhline(MEMORY_MB, color=BLACK, linestyle=":", linewidth=1, label=label)
+    axes.set_ylim(0, 1.25 * np.max([*rows["median"], MEMORY_MB]))
+    axes.set_ylabel(f"peak memory (MB),\nat most {TOKEN_BUDGET} tokens together")
+    axes.legend(loc="lower right")
