@@ -15,8 +15,8 @@ a total is the ratio of the totals.
 
 The curves replay sizes 1 to 2B against the length of four texts (decoded past their stop tokens,
 cut to length) and against the number of texts (the measured prompts' own, repeated). Every point
-has a fresh process. Memory is what the first replay adds to the resident memory, seconds are of
-later replays; trajectories are part of neither.
+has a fresh process and up to three replays. Memory is what the first of them adds to the resident
+memory at its peak; trajectories are part of neither memory nor seconds.
 
     python tests/benchmarks/bench_replay.py --prompts 6 --skip-curves
 """
@@ -46,6 +46,7 @@ from common import (
     draw_prompts,
     load_embedded_pair,
     make_row,
+    name_prompts,
     positive,
     render_table,
     stamp,
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the table and its figure, print it."""
     options = parse(arguments)
     pair = load_embedded_pair(options.threads)
-    prompts = {f"{i:016x}": ids for i, ids in enumerate(draw_prompts(options.prompts))}
+    prompts = name_prompts(draw_prompts(options.prompts))
     describe(options.prompts, options.max_new_tokens, options.threads, pair)
     rows = []
     for temperature in (0.0, 1.0) if options.sampled else (0.0,):
@@ -269,7 +270,7 @@ def cost_rows(seconds: pd.DataFrame, setting: str, name: str, sizes: list[int]) 
         total = make_row(system, f"{setting}, total", [own["total"].sum()]) | {"unit": "s"}
         rows.append(total | {"ratio": own["total"].sum() / base["total"].sum()})
     order = [REPLAY, LIVE, DFLASH]
-    return sorted(rows, key=lambda row: (row["unit"], order.index(row["system"])))
+    return sorted(rows, key=lambda row: (row["unit"] == "s", order.index(row["system"])))
 
 
 def agreement_rows(labels: dict[str, Labels], setting: str) -> list[dict]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,11 @@ def draw_prompts(count: int) -> list[list[int]]:
         text, _ = draw_conversation(domain, PROMPT_SEED, index // len(GENERATORS))[0]
         prompts.append(render(tokenizer, [{"role": "user", "content": text}], {})[1])
     return prompts
+
+
+def name_prompts(prompts: Iterable[list[int]]) -> dict[str, list[int]]:
+    """Return prompts by ids of one bucket: what is measured decides how many run together."""
+    return {f"{index:016x}": prompt for index, prompt in enumerate(prompts)}
 
 
 def decode_requests(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from common import decode_requests, load_embedded_pair, make_row
+from common import decode_requests, draw_prompts, load_embedded_pair, make_row, name_prompts
 
 from blockpilot.pair import Pair
 from blockpilot.progress import track
@@ -32,8 +32,8 @@ MEMORY_MB, TOKEN_BUDGET = 256, 16384  # the workflow's defaults
 LENGTHS = (64, 128, 256, 512, 1024)  # tokens, and all that the context has room for
 LENGTH_TEXTS = 4
 COUNTS = (10, 30, 100, 300, 1000)
-REPEATS, ENOUGH_S = 3, 60.0  # timed replays of a point; fewer if they take longer together
-SAMPLE_S = 0.002
+REPEATS, ENOUGH_S = 3, 60.0  # replays of a point; no further one after so many seconds
+SAMPLE_S = 0.005
 WARM_TOKENS = 16
 LENGTH_CURVE, COUNT_CURVE = f"answer length, {LENGTH_TEXTS} texts", "number of texts"
 
@@ -42,7 +42,7 @@ def measure_curves(
     pair: Pair, prompts: dict[str, list[int]], max_new_tokens: int, threads: int
 ) -> list[dict]:
     """Return the rows of both curves."""
-    points = length_points(pair, prompts) + count_points(pair, prompts, max_new_tokens)
+    points = length_points(pair) + count_points(pair, prompts, max_new_tokens)
     rows = []
     for curve, value, limit, requests in track(points, description="curves", unit="point"):
         found = run_point(requests, limit, threads)
@@ -57,14 +57,14 @@ def measure_curves(
     return rows
 
 
-def length_points(pair: Pair, prompts: dict[str, list[int]]) -> list[tuple]:
+def length_points(pair: Pair) -> list[tuple]:
     """Return (curve, value, max_new_tokens, requests) of the curve over lengths.
 
     Greedy texts are decoded once, without stop ids: a shorter one is a longer one's beginning.
     """
-    chosen = dict(list(prompts.items())[:LENGTH_TEXTS])
-    longest = pair.target.context_tokens - max(map(len, chosen.values()))
-    decoded = decode_requests(pair, chosen, longest, stop_ids=())
+    prompts = name_prompts(draw_prompts(LENGTH_TEXTS))
+    longest = pair.target.context_tokens - max(map(len, prompts.values()))
+    decoded = decode_requests(pair, prompts, longest, stop_ids=())
     texts = decoded["output_ids"]
     return [
         (LENGTH_CURVE, length, length, decoded.assign(output_ids=texts.str[:length]))
@@ -78,13 +78,13 @@ def count_points(pair: Pair, prompts: dict[str, list[int]], max_new_tokens: int)
     points = []
     for count in COUNTS:
         repeated = decoded.iloc[np.arange(count) % len(decoded)].reset_index(drop=True)
-        ids = [f"{index:016x}" for index in range(count)]
-        points.append((COUNT_CURVE, count, max_new_tokens, repeated.assign(prompt_id=ids)))
+        repeated["prompt_id"] = list(name_prompts(repeated["input_ids"]))
+        points.append((COUNT_CURVE, count, max_new_tokens, repeated))
     return points
 
 
 def run_point(requests: pd.DataFrame, max_new_tokens: int, threads: int) -> dict:
-    """Return what a fresh process measures: `seconds` of every repeat, and `peak_mb`."""
+    """Return what `measure_point` finds in a fresh process."""
     point = {
         "max_new_tokens": max_new_tokens,
         "threads": threads,
@@ -99,7 +99,7 @@ def run_point(requests: pd.DataFrame, max_new_tokens: int, threads: int) -> dict
 
 
 def measure_point(point: dict) -> dict:
-    """Return `seconds` of every repeat, and `peak_mb` of a replay before them."""
+    """Return `seconds` of every replay, and `peak_mb` of the first."""
     pair = load_embedded_pair(point["threads"])
     replay = Replay(pair.target, pair.draft, GREEDY, MEMORY_MB)
     choices = [(size, size) for size in range(1, 2 * pair.draft.config.block_size + 1)]
@@ -112,13 +112,13 @@ def measure_point(point: dict) -> dict:
 
     # What the libraries allocate at their first use is not the replay's.
     run(requests.head(1).assign(output_ids=lambda rows: rows["output_ids"].str[:WARM_TOKENS]))
-    peak_mb = grow_mb(lambda: run(requests))
-    seconds: list[float] = []
+    seconds, peaks_mb = [], []
     while len(seconds) < REPEATS and sum(seconds) < ENOUGH_S:
         clock_s = time.perf_counter()
-        run(requests)
+        peaks_mb.append(grow_mb(lambda: run(requests)))
         seconds.append(time.perf_counter() - clock_s)
-    return {"seconds": seconds, "peak_mb": peak_mb}
+    # Later ones partly reuse what the first left allocated.
+    return {"seconds": seconds, "peak_mb": peaks_mb[0]}
 
 
 def grow_mb(work: Callable[[], None]) -> float:

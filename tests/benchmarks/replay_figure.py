@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,13 +11,21 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from replay_curves import COUNT_CURVE, LENGTH_CURVE, MEMORY_MB, TOKEN_BUDGET
+from matplotlib.ticker import NullFormatter, NullLocator
+from replay_curves import (
+    COUNT_CURVE,
+    LENGTH_CURVE,
+    LENGTH_TEXTS,
+    MEMORY_MB,
+    REPLAY,
+    TOKEN_BUDGET,
+)
 
 from blockpilot.plots import BLACK, COLOURS, GREY, SETTINGS, draw_interval, save_figure
 
 # The start of a curve's settings, and the axis that its values are on.
 CURVES = {
-    LENGTH_CURVE: "answer length (tokens), 4 texts",
+    LENGTH_CURVE: f"answer length (tokens), {LENGTH_TEXTS} texts",
     COUNT_CURVE: "number of texts",
 }
 TIME, MEMORY = "s", "MB"
@@ -27,16 +36,15 @@ def draw_figure(table: pd.DataFrame, path: Path) -> None:
     curves = {start: curve_of(table, start) for start in CURVES}
     curves = {start: rows for start, rows in curves.items() if len(rows)}
     with mpl.rc_context(SETTINGS):
-        rows = [["cost", *[(start, unit) for start in curves]] for unit in (TIME, MEMORY)]
+        rows = [["cost", *[start + unit for start in curves]] for unit in (TIME, MEMORY)]
         figure = Figure(figsize=(4.8 + 3.3 * len(curves), 4.8), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplot_mosaic(rows, width_ratios=[1.3, *[1.0] * len(curves)])
         draw_costs(panels["cost"], table)
         for start, rows in curves.items():
-            draw_time(panels[start, TIME], rows[rows["unit"] == TIME])
-            draw_memory(panels[start, MEMORY], rows[rows["unit"] == MEMORY])
-            panels[start, MEMORY].set_xlabel(CURVES[start])
-            panels[start, TIME].sharex(panels[start, MEMORY])
+            draw_time(panels[start + TIME], rows[rows["unit"] == TIME])
+            draw_memory(panels[start + MEMORY], rows[rows["unit"] == MEMORY])
+            panels[start + MEMORY].set_xlabel(CURVES[start])
         figure.suptitle("Labels of the embedded pair: replayed or decoded")
         save_figure(figure, path.with_suffix(".svg"), path.with_suffix(".png"))
 
@@ -70,19 +78,20 @@ def draw_costs(axes: Axes, table: pd.DataFrame) -> None:
 
 def describe_cost(row) -> str:
     """Return the text behind a bar."""
-    if row.ratio_low == row.ratio_high:
+    if row.system == REPLAY:
         return f"{row.system}: {row.median:.2g} s"
-    return f"{row.system}: {row.median:.2g} s, ×{row.ratio:.3g}"
+    return f"{row.system}: {row.median:.2g} s ({row.ratio:.3g} × {REPLAY})"
 
 
 def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw seconds on two logarithmic axes, and a line that they follow if they are linear."""
     x, seconds = rows["x"].to_numpy(), rows["median"].to_numpy()
     axes.plot(x, seconds, color=COLOURS[0], marker="s", markersize=4, label="replay, all sizes")
-    middle = len(x) // 2
-    line = seconds[middle] * x / x[middle]
+    line = x * np.exp(np.log(seconds / x).mean())
     axes.plot(x, line, color=GREY, linestyle="--", linewidth=1.2, label="slope 1", zorder=0)
-    axes.set(xscale="log", yscale="log")
+    axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    mark_points(axes, x)
     axes.set_ylabel("seconds")
     axes.legend(loc="upper left")
 
@@ -90,8 +99,16 @@ def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
 def draw_memory(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw the growth of memory."""
     axes.plot(rows["x"], rows["median"], color=COLOURS[1], marker="^", markersize=4)
-    label = f"memory_mb = {MEMORY_MB}"
+    label = f"memory_mb = {MEMORY_MB}, token_budget = {TOKEN_BUDGET}"
     axes.axhline(MEMORY_MB, color=BLACK, linestyle=":", linewidth=1, label=label)
+    mark_points(axes, rows["x"])
     axes.set_ylim(0, 1.25 * np.max([*rows["median"], MEMORY_MB]))
-    axes.set_ylabel(f"peak memory (MB),\nat most {TOKEN_BUDGET} tokens together")
+    axes.set_ylabel("growth of memory (MB)")
     axes.legend(loc="lower right")
+
+
+def mark_points(axes: Axes, values: Iterable[int]) -> None:
+    """Make the horizontal axis logarithmic, with ticks at the measured values."""
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(list(values), [f"{value}" for value in values])

@@ -31,8 +31,11 @@ def refusal(*overrides: str, experiment: str = "pocket") -> str:
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_composes(experiment) -> None:
-    config = compose(experiment=experiment)
+def test_every_experiment_composes(experiment, tmp_path) -> None:
+    responses = tmp_path / "responses.jsonl"
+    responses.write_text('{"prompt": "a", "response": "b"}\n')
+    overrides = {"external": [f"prompts.datasets.responses.path='{responses}'"]}
+    config = compose(*overrides.get(experiment, []), experiment=experiment)
     assert config["run"] == experiment
     assert config["decode"]["variants"]
     assert config["prompts"]["datasets"]
@@ -112,7 +115,7 @@ def test_half_precision_is_refused_with_its_reason(name) -> None:
         ("selector.widht=512", ["selector.widht=512", "e.g. selector.width."]),
         ("decode.max_new_token=3", ["decode.max_new_token=3", "e.g. decode.max_new_tokens."]),
         ("+selector.widht=512", ["configuration key is 'selector.widht'", "selector.width"]),
-        ("+decode.variants.T0.top_p=0.9", ["'decode.variants.T0.top_p'", "decode.variants"]),
+        ("+decode.variants.T0.topp=0.9", ["'decode.variants.T0.topp'", "decode.variants"]),
         ("nonsense=1", ["nonsense", str(CONF)]),
         ("selector.width", ["selector.width"]),
         ("experiment=nope", ["experiment is 'nope'", "pocket, "]),
@@ -139,7 +142,7 @@ def test_an_unknown_experiment_lists_the_known_ones() -> None:
         ("~sweep.radius", "sweep.radius"),
         ("~decode.variants.T1.seeds", "decode.variants.T1.seeds"),
         ("~prompts.datasets.code.source", "prompts.datasets.code.source"),
-        ("+decode.variants.T07={temperature: 0.7}", "decode.variants.T07.seeds"),
+        ("+decode.variants.T2={temperature: 2}", "decode.variants.T2.seeds"),
     ],
 )
 def test_keys_that_were_taken_away_are_named(override, key) -> None:
@@ -147,9 +150,35 @@ def test_keys_that_were_taken_away_are_named(override, key) -> None:
 
 
 def test_data_sets_and_variants_may_be_taken_away() -> None:
-    config = compose("~decode.variants.T1", "~prompts.datasets.human_eval")
-    assert list(config["decode"]["variants"]) == ["T0"]
-    assert "human_eval" not in config["prompts"]["datasets"]
+    config = compose(
+        "~decode.variants.T1",
+        "decode.variants.T07=null",
+        "~prompts.datasets.human_eval",
+        "prompts.datasets.code=null",
+        "prompts.out_of_domain=[]",
+    )
+    assert list(config["decode"]["variants"]) == ["T0", "T1_coupled"]
+    assert list(config["prompts"]["datasets"]) == ["arithmetic", "prose"]
+
+
+def test_an_out_of_domain_set_must_exist() -> None:
+    message = refusal("~prompts.datasets.human_eval")
+    assert "prompts.out_of_domain is 'human_eval'; allowed: arithmetic, code, prose." in message
+
+
+def test_what_a_scheme_does_not_allow_stops_the_run(tmp_path) -> None:
+    message = refusal("decode.variants.T1.sampling=rejection")
+    assert "decode.variants.T1.sampling is 'rejection'" in message
+    assert "set sweep.method=live" in message
+    compose("decode.variants.T1.sampling=rejection", "sweep.method=live")
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "response": "b"}\n')
+    entry = f"+prompts.datasets.mine={{source: responses, domain: mine, path: '{path}'}}"
+    assert "not drawn with this project's noise" in refusal(entry)
+    others = ["decode.variants.T1_coupled.sampling=match"]
+    assert compose(entry, *others)["prompts"]["datasets"]["mine"]["path"] == str(path)
+    rejected = ["decode.variants.T1.sampling=rejection", "sweep.method=live"]
+    assert "its text depends on the block size" in refusal(entry, *others, *rejected)
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -182,9 +211,9 @@ def test_every_section_refuses_a_key_without_a_rule() -> None:
         assert pattern.split(".")[0] in config
 
 
-def test_swept_sizes_are_the_candidates_and_half_and_double_by_default() -> None:
-    assert swept_block_sizes([7, 8, 9], 8, None) == [4, 7, 8, 9, 16]
-    assert swept_block_sizes([1, 2, 3], 2, None) == [1, 2, 3, 4]
-    assert swept_block_sizes([1, 2], 1, None) == [1, 2]
+def test_by_default_sizes_near_and_far_are_swept_besides_the_candidates() -> None:
+    assert swept_block_sizes([7, 8, 9], 8, None) == [4, 5, 7, 8, 9, 11, 16]
+    assert swept_block_sizes([1, 2, 3], 2, None) == [1, 2, 3, 4, 5]
+    assert swept_block_sizes([1, 2], 1, None) == [1, 2, 4]
     assert swept_block_sizes([7, 8, 9], 8, []) == [7, 8, 9]
     assert swept_block_sizes([7, 8, 9], 8, [8, 12, 2]) == [2, 7, 8, 9, 12]

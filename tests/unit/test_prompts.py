@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from blockpilot import prompts
+from blockpilot.checkpoints import check_request
 from blockpilot.errors import BlockPilotError
 from blockpilot.pocket.corpus import draw_conversation, draw_corpus
 from blockpilot.pocket.tokenizer import train_tokenizer
 from blockpilot.prompts import (
     assign_split,
-    check_length,
     collect_conversations,
     extend_conversations,
     hash_prompt,
@@ -213,13 +213,12 @@ def test_tokenizer_that_cannot_be_loaded(tmp_path):
         assert f"{str(path)!r}; allowed: a folder with tokenizer.json" in str(error.value)
 
 
-def test_check_length():
-    prompt = {"dataset": "d", "conversation_id": "c0", "turn": 1, "input_ids": [5] * 10}
-    check_length(prompt, context_tokens=16, max_new_tokens=6)
+def test_a_prompt_leaves_room_for_its_answer():
+    check_request([5] * 10, 6, 16)
     with pytest.raises(BlockPilotError) as error:
-        check_length(prompt, context_tokens=15, max_new_tokens=6)
+        check_request([5] * 10, 6, 15, "d, conversation c0, turn 1")
     assert str(error.value) == (
-        "d, conversation c0, turn 1: length is '10 prompt tokens + 6 new tokens'; allowed: at most "
+        "d, conversation c0, turn 1: prompt tokens + max_new_tokens is '10 + 6'; allowed: at most "
         "15, the target's context. Shorten the prompt or lower decode.max_new_tokens."
     )
 
@@ -273,7 +272,7 @@ def test_the_first_of_equal_prompts_is_kept(tmp_path, tokenizer, capsys):
 
 def test_a_later_turn_may_be_too_long(tmp_path, tokenizer):
     frame = make_frame(tmp_path, [["a", "b"]])
-    with pytest.raises(BlockPilotError, match=r"mine, conversation .*, turn 1: length"):
+    with pytest.raises(BlockPilotError, match=r"mine, conversation .*, turn 1: prompt tokens"):
         extend_conversations(frame, tokenizer, lambda batch: ["long " * 50], {}, 60, 9)
 
 

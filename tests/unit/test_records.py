@@ -106,12 +106,45 @@ ROWS = {
         "select_s": 0.0,
         "equals_ar": True,
     },
+    records.LATENCY: {
+        "component": "verify",
+        "block_size": 8,
+        "context_tokens": 256,
+        "batch_size": 1,
+        "dtype": "float32",
+        "median_s": 0.005,
+        "p10_s": 0.004,
+        "p90_s": 0.0075,
+        "n": 30,
+    },
+    records.COST: {
+        "method": "replay",
+        "part": "blocks",
+        "num_requests": 8,
+        "num_block_sizes": 9,
+        "total_s": 0.5,
+    },
+}
+ROUNDS = {"num_rounds": 2, "num_committed": [3, 1], "tau": 2.0}
+ROWS |= {
+    records.CONTROL: ROWS[records.SWEEP],
+    records.GRID: {**KEY, "draft_size": 16, "block_size": 4, **ROUNDS},
+    records.SCHEMES: {
+        **KEY,
+        "scheme": "coupled",
+        "draft_temperature": 0.5,
+        "method": "replay",
+        "block_size": 4,
+        **ROUNDS,
+    },
+    records.ACCEPTANCE: {**KEY, "block_sizes": [4, 8], "accepted": [[3, 0, 1], [5, 0, 1]]},
 }
 SCHEMAS = pytest.mark.parametrize("schema", ROWS, ids=lambda schema: schema.name)
 
 
 def plain(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 @SCHEMAS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -159,6 +160,25 @@ def check_pair(draft: DraftConfig, target: dict, where: str) -> None:
                 f"{allowed} with this target",
                 "Use the draft that was trained for this target.",
             )
+
+
+def check_request(
+    prompt_ids: Sequence[int], max_new_tokens: int, context_tokens: int, where: str = "prompt"
+) -> None:
+    """Raise BlockPilotError unless prompt and answer fit the target's context."""
+    if not len(prompt_ids):
+        raise bad_input(
+            f"{where}: tokens", 0, "at least 1", "An empty prompt has no last position."
+        )
+    if max_new_tokens < 1:
+        raise bad_input("max_new_tokens", max_new_tokens, "an integer >= 1", "Prefill emits one.")
+    if len(prompt_ids) + max_new_tokens > context_tokens:
+        raise bad_input(
+            f"{where}: prompt tokens + max_new_tokens",
+            f"{len(prompt_ids)} + {max_new_tokens}",
+            f"at most {context_tokens}, the target's context",
+            "Shorten the prompt or lower decode.max_new_tokens.",
+        )
 
 
 def check_answer_length(key: str, max_new_tokens: int, target: dict) -> None:

@@ -197,6 +197,7 @@ def check_config(config: dict[str, Any]) -> None:
             "float16 overflows on the features of Qwen3 targets and acceptance falls to almost 0.",
         )
     _check_schemes(config)
+    _check_out_of_domain(config["prompts"])
     for name, settings in config["prompts"].get("datasets", {}).items():
         if settings["source"] in ("file", "responses"):
             _check_file(f"prompts.datasets.{name}.path", settings.get("path", ""))
@@ -217,6 +218,14 @@ def _check_schemes(config: dict[str, Any]) -> None:
             )
         for dataset in external:
             check_external(name, scheme, temperature, dataset)
+
+
+def _check_out_of_domain(prompts: dict[str, Any]) -> None:
+    names = sorted(prompts.get("datasets", {}))
+    for name in prompts["out_of_domain"]:
+        if name not in names:
+            remedy = "Take it out of the list too, or correct the name."
+            raise bad_input("prompts.out_of_domain", name, ", ".join(names), remedy)
 
 
 def _check_present(config: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from blockpilot.checkpoints import check_request
 from blockpilot.draft import ContextCache, DFlashDraft
 from blockpilot.errors import bad_input
 from blockpilot.policies import Policy, Request
@@ -47,25 +48,6 @@ class Generation:
     prefill_s: float = 0.0
     select_s: float = 0.0
     decode_s: float = 0.0
-
-
-def check_request(
-    prompt_ids: Sequence[int], max_new_tokens: int, context_tokens: int, where: str = "prompt"
-) -> None:
-    """Raise BlockPilotError unless prompt and answer fit the target's context."""
-    if not len(prompt_ids):
-        raise bad_input(
-            f"{where}: tokens", 0, "at least 1", "An empty prompt has no last position."
-        )
-    if max_new_tokens < 1:
-        raise bad_input("max_new_tokens", max_new_tokens, "an integer >= 1", "Prefill emits one.")
-    if len(prompt_ids) + max_new_tokens > context_tokens:
-        raise bad_input(
-            f"{where}: prompt tokens + max_new_tokens",
-            f"{len(prompt_ids)} + {max_new_tokens}",
-            f"at most {context_tokens}, the target's context",
-            "Shorten the prompt or lower decode.max_new_tokens.",
-        )
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from blockpilot.decode import check_request
+from blockpilot.checkpoints import check_request
 from blockpilot.errors import bad_input
 from blockpilot.parts import bucket_of
 from blockpilot.prompt_files import (

@@ -151,14 +151,17 @@ def check_external(variant_name: str, scheme: str, temperature: float, dataset: 
         dataset: Name of a data set with the source `responses`.
 
     Raises:
-        BlockPilotError: For `coupled` above temperature 0.
+        BlockPilotError: For `coupled` and `rejection` above temperature 0.
     """
-    if scheme == "coupled" and temperature > 0:
+    reasons = {
+        "coupled": "That text was not drawn with this project's noise: which noise chose each "
+        "token is unknown, so the draft cannot share it.",
+        "rejection": "That text is given, and under rejection its text depends on the block size.",
+    }
+    if scheme in reasons and temperature > 0:
         raise bad_input(
             f"decode.variants.{variant_name}.sampling",
             scheme,
             f"match, for the text of another engine (data set {dataset})",
-            "That text was not drawn with this project's noise: which noise chose each token is "
-            "unknown, so the draft cannot share it. "
-            f"Set decode.variants.{variant_name}.sampling=match.",
+            f"{reasons[scheme]} Set decode.variants.{variant_name}.sampling=match.",
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from blockpilot.checkpoints import check_request
 from blockpilot.errors import bad_input
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.prompt_files import (
@@ -220,20 +221,6 @@ def hash_prompt(input_ids: list[int]) -> str:
     return hashlib.sha256(np.asarray(input_ids, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
-def check_length(prompt: dict, context_tokens: int, max_new_tokens: int) -> None:
-    """Check that a row of `records.PROMPTS` leaves room for its answer.
-
-    Raises:
-        BlockPilotError: If prompt and answer together exceed the target's context.
-    """
-    length = len(prompt["input_ids"])
-    if length + max_new_tokens > context_tokens:
-        where = "{dataset}, conversation {conversation_id}, turn {turn}: length".format(**prompt)
-        value = f"{length} prompt tokens + {max_new_tokens} new tokens"
-        remedy = "Shorten the prompt or lower decode.max_new_tokens."
-        raise bad_input(where, value, f"at most {context_tokens}, the target's context", remedy)
-
-
 def extend_conversations(
     conversations: pd.DataFrame,
     tokenizer: PreTrainedTokenizerBase,
@@ -256,7 +243,8 @@ def extend_conversations(
         for row, messages in active:
             messages.append({"role": "user", "content": row["turns"][turn]})
             prompt = _make_prompt(row, turn, *render(tokenizer, messages, template_options))
-            check_length(prompt, context_tokens, max_new_tokens)
+            where = "{dataset}, conversation {conversation_id}, turn {turn}".format(**prompt)
+            check_request(prompt["input_ids"], max_new_tokens, context_tokens, where)
             found.append(prompt)
         turn += 1
         latest = zip(active, found[-len(active) :], strict=True)

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from blockpilot.decode import check_request
+from blockpilot.checkpoints import check_request
 from blockpilot.parts import bucket_of
 from blockpilot.progress import track
 from blockpilot.sampling import GREEDY, Sampling, choose_tokens, noise_key
