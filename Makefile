@@ -21,7 +21,7 @@ CONFIG_ARGS = --config experiment=$(EXPERIMENT) $(if $(strip $(OVERRIDES)),'over
 FLOW = $(SNAKEMAKE) --cores $(CORES) --rerun-incomplete $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test test-full bench train-pocket ship-pocket publish clean
+.PHONY: help setup run lint test test-full bench bench-replay train-pocket ship-pocket publish clean
 
 help: ## List the targets and variables
 	@echo "Targets:"
@@ -83,6 +83,9 @@ test-full: $(VENV)/.oracle ## Run every test, with the whole invariant grid
 bench: setup ## Measure the embedded pair and print the table
 	@$(PY) tests/benchmarks/bench_pocket.py
 
+bench-replay: $(VENV)/.oracle ## Measure labelling by replay against live sweeps and the public package (half an hour)
+	@$(PY) tests/benchmarks/bench_replay.py
+
 train-pocket: setup ## Train the embedded pair from scratch into results/train_pocket (hours)
 	@$(FLOW) train_pocket
 
@@ -99,7 +102,7 @@ publish: ## Copy figures, tables and bench files of RUN to docs/RUN
 	@for part in figures tables; do \
 	  rm -rf "docs/$(RUN)/$$part" && cp -R "results/$(RUN)/$$part" "docs/$(RUN)/$$part" || exit 1; \
 	done
-	@for file in results/bench/*.csv; do \
+	@for file in results/bench/*.csv results/bench/*.svg results/bench/*.png; do \
 	  if [ -f "$$file" ]; then mkdir -p "docs/$(RUN)/bench" && cp "$$file" "docs/$(RUN)/bench/" || exit 1; fi; \
 	done
 	@cp "results/$(RUN)/manifest.json" "docs/$(RUN)/manifest.json"
