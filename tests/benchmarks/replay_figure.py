@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from replay_curves import (
     COUNT_CURVE,
     LENGTH_CURVE,
@@ -26,7 +26,7 @@ from blockpilot.plots import BLACK, COLOURS, GREY, SETTINGS, draw_interval, save
 # The start of a curve's settings, and the axis that its values are on.
 CURVES = {
     LENGTH_CURVE: f"answer length (tokens), {LENGTH_TEXTS} texts",
-    COUNT_CURVE: "number of texts",
+    COUNT_CURVE: f"number of texts (token_budget = {TOKEN_BUDGET})",
 }
 TIME, MEMORY = "s", "MB"
 
@@ -70,7 +70,7 @@ def draw_costs(axes: Axes, table: pd.DataFrame) -> None:
             position += 1
         ticks.append(((begin + position - 1) / 2, setting.replace(", ", "\n")))
         position += 0.8
-    axes.set_xlim(0, 1.75 * own["high"].max())
+    axes.set_xlim(0, 2 * own["high"].max())
     axes.set_yticks(*zip(*ticks, strict=True))
     axes.invert_yaxis()
     axes.set_xlabel("seconds per prompt, all sizes together\n(median; line: min to max of chunks)")
@@ -90,6 +90,8 @@ def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
     line = x * np.exp(np.log(seconds / x).mean())
     axes.plot(x, line, color=GREY, linestyle="--", linewidth=1.2, label="slope 1", zorder=0)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
     mark_points(axes, x)
     axes.set_ylabel("seconds")
@@ -99,12 +101,12 @@ def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
 def draw_memory(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw the growth of memory."""
     axes.plot(rows["x"], rows["median"], color=COLOURS[1], marker="^", markersize=4)
-    label = f"memory_mb = {MEMORY_MB}, token_budget = {TOKEN_BUDGET}"
+    label = f"memory_mb = {MEMORY_MB}"
     axes.axhline(MEMORY_MB, color=BLACK, linestyle=":", linewidth=1, label=label)
     mark_points(axes, rows["x"])
-    axes.set_ylim(0, 1.25 * np.max([*rows["median"], MEMORY_MB]))
+    axes.set_ylim(0, 1.4 * np.max([*rows["median"], MEMORY_MB]))
     axes.set_ylabel("growth of memory (MB)")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper left")
 
 
 def mark_points(axes: Axes, values: Iterable[int]) -> None:

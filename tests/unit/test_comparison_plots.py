@@ -83,11 +83,11 @@ def make_cost(decode="T0", sizes=range(1, 17)):
     replay = [("trajectories", 3.1), ("context", 0.4), ("blocks", 6.2)]
     rows += [("replay", *part) for part in replay]
     rows.append(("replay", "total", sum(ms for _, ms in replay)))
-    frame = pd.DataFrame(rows, columns=["method", "part", "ms_per_label"])
+    frame = pd.DataFrame(rows, columns=["method", "part", "label_ms"])
     frame = frame.assign(num_requests=24, num_block_sizes=len(sizes))
-    replayed = frame["ms_per_label"].iloc[-1]
+    replayed = frame["label_ms"].iloc[-1]
     return frame.assign(
-        over_replay=(frame["ms_per_label"] / replayed).where(frame["part"] == "total")
+        speedup_of_replay=(frame["label_ms"] / replayed).where(frame["part"] == "total")
     )
 
 
@@ -287,12 +287,12 @@ def test_cost_bars_add_up(drawn):
     for position, method in enumerate(("replay", "live")):
         bars = [bar for bar in axes.patches if bar.get_y() < position < bar.get_y() + 1]
         rows = table[(table["method"] == method) & (table["part"] != "total")]
-        np.testing.assert_allclose([bar.get_width() for bar in bars], rows["ms_per_label"])
+        np.testing.assert_allclose([bar.get_width() for bar in bars], rows["label_ms"])
         assert [bar.get_x() for bar in bars] == pytest.approx(
-            [0, *np.cumsum(rows["ms_per_label"])[:-1]]
+            [0, *np.cumsum(rows["label_ms"])[:-1]]
         )
         assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == len(bars)
-    total = table.loc[table["part"] == "total", "ms_per_label"].tolist()
+    total = table.loc[table["part"] == "total", "label_ms"].tolist()
     heading = f"decode T0, live / replay = {total[0] / total[1]:.3g}"
     assert axes.get_title() == f"{heading}\nn = 24 requests x 2 sizes"
     texts = [text.get_text().strip() for text in axes.texts]

@@ -84,9 +84,9 @@ def test_cost_by_hand():
     assert table["method"].tolist() == ["live"] * 3 + ["replay"] * 3
     assert table["part"].tolist() == ["b = 4", "b = 16", "total", "trajectories", "blocks", "total"]
     assert table["total_s"].tolist() == pytest.approx([3, 1, 4, 0.2, 0.3, 0.5])
-    assert table["ms_per_label"].tolist() == pytest.approx([300, 100, 400, 20, 30, 50])
+    assert table["label_ms"].tolist() == pytest.approx([300, 100, 400, 20, 30, 50])
     expected = [NAN, NAN, 8, NAN, NAN, 1]
-    assert table["over_replay"].tolist() == pytest.approx(expected, nan_ok=True)
+    assert table["speedup_of_replay"].tolist() == pytest.approx(expected, nan_ok=True)
 
 
 def test_parts_of_live_labelling_are_block_sizes():
@@ -103,8 +103,8 @@ def test_costs_are_per_label_of_their_own_method():
     cost = make_cost()
     cost.loc[cost["method"] == "replay", "num_block_sizes"] = 4
     table = cost_table(cost)
-    assert table["ms_per_label"].tolist()[-1] == pytest.approx(25)
-    assert table["over_replay"].iloc[2] == pytest.approx(16)
+    assert table["label_ms"].tolist()[-1] == pytest.approx(25)
+    assert table["speedup_of_replay"].iloc[2] == pytest.approx(16)
 
 
 def test_costs_that_cannot_be_compared_are_errors():

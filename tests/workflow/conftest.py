@@ -12,7 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from smoke_facts import DATASETS, VARIANTS
+
+from blockpilot.records import EVALUATION, PAIRS, PROMPTS, SWEEP, TRAJECTORIES, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 CALL_LIMIT_S = 3600
@@ -144,3 +148,65 @@ def snapshot() -> Callable[[Path], dict[str, tuple[int, int]]]:
         return found
 
     return take
+
+
+# What the smoke run made
+
+
+@pytest.fixture(scope="session")
+def folder(smoke) -> Path:
+    return smoke / "results" / "smoke"
+
+
+@pytest.fixture(scope="session")
+def trained_block_size(smoke) -> int:
+    config = json.loads((smoke / "workflow/resources/pocket/draft/config.json").read_text())
+    return config["block_size"]
+
+
+@pytest.fixture(scope="session")
+def candidates(trained_block_size) -> list[int]:
+    return list(range(trained_block_size - 2, trained_block_size + 3))
+
+
+@pytest.fixture(scope="session")
+def swept(trained_block_size, candidates) -> list[int]:
+    B = trained_block_size
+    return sorted({*candidates, max(1, B // 2), B - 3, B + 3, 2 * B})
+
+
+@pytest.fixture(scope="session")
+def prompts(folder) -> pd.DataFrame:
+    tables = [read_table(folder / f"prompts/{name}.parquet", PROMPTS) for name in DATASETS]
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.fixture(scope="session", params=VARIANTS)
+def variant(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def pairs(folder, variant) -> pd.DataFrame:
+    return read_table(folder / f"pairs/{variant}.parquet", PAIRS)
+
+
+@pytest.fixture(scope="session")
+def trajectories(folder, variant) -> pd.DataFrame:
+    return read_table(folder / f"trajectories/{variant}.parquet", TRAJECTORIES)
+
+
+@pytest.fixture(scope="session")
+def sweep(folder, variant, swept) -> pd.DataFrame:
+    files = [folder / f"sweep/{variant}/B{b}.parquet" for b in swept]
+    return pd.concat([read_table(path, SWEEP) for path in files], ignore_index=True)
+
+
+@pytest.fixture(scope="session")
+def evaluation(folder, variant) -> pd.DataFrame:
+    return read_table(folder / f"evaluation/{variant}.parquet", EVALUATION)
+
+
+@pytest.fixture(scope="session")
+def manifest(folder) -> dict:
+    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

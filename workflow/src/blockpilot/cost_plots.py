@@ -56,10 +56,10 @@ def plot_cost(tables: Tables, path_svg: str | Path, path_png: str | Path, title:
             _draw_costs(axes, table[table["part"] != TOTAL], totals, styles)
             counts = totals.loc[REPLAY, ["num_requests", "num_block_sizes"]]
             sample = "n = {} requests x {} sizes".format(*counts)
-            ratio = totals.loc[LIVE, "over_replay"]
+            ratio = totals.loc[LIVE, "speedup_of_replay"]
             axes.set_title(f"decode {decode}, live / replay = {ratio:.3g}\n{sample}")
             axes.set_xlabel("ms per label (request and block size)")
-        longest = max(table["ms_per_label"].max() for table in tables.values())
+        longest = max(table["label_ms"].max() for table in tables.values())
         panels[0].set_xlim(0, 1.25 * longest)  # room for the numbers behind the bars
         panels[0].set_yticks(range(len(METHODS)), METHODS)
         panels[0].set_ylim(-0.6, 1.6)
@@ -134,13 +134,13 @@ def _draw_costs(
 ) -> None:
     for position, method in enumerate(METHODS):
         own, left = parts[parts["method"] == method], 0.0
-        for part, ms in zip(own["part"], own["ms_per_label"], strict=True):
+        for part, ms in zip(own["part"], own["label_ms"], strict=True):
             axes.barh(position, ms, left=left, height=0.6, **styles[part])
             left += ms
-        text = f" {totals.loc[method, 'ms_per_label']:.3g} ms"
+        text = f" {totals.loc[method, 'label_ms']:.3g} ms"
         if not any(map(part_size, own["part"])):
             # Short parts cannot be read off the bar.
-            text += f" = {' + '.join(f'{ms:.3g}' for ms in own['ms_per_label'])}"
+            text += f" = {' + '.join(f'{ms:.3g}' for ms in own['label_ms'])}"
         axes.text(left, position, text, va="center")
 
 

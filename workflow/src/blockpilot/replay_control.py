@@ -72,7 +72,7 @@ def cost_table(cost: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Rows of method and part, a part "total" last: num_requests, num_block_sizes, total_s,
-        ms_per_label; on the totals `over_replay`, the ratio to the total of replay.
+        label_ms; on the totals `speedup_of_replay`, the ratio to the total of replay.
 
     Raises:
         BlockPilotError: If a method is missing, or its rows differ in their counts.
@@ -80,8 +80,8 @@ def cost_table(cost: pd.DataFrame) -> pd.DataFrame:
     parts = [_cost_of(cost[cost["method"] == method], method) for method in (LIVE, REPLAY)]
     table = pd.concat(parts, ignore_index=True)
     is_total = table["part"] == TOTAL
-    replayed = table.loc[is_total & (table["method"] == REPLAY), "ms_per_label"].iloc[0]
-    return table.assign(over_replay=(table["ms_per_label"] / replayed).where(is_total))
+    replayed = table.loc[is_total & (table["method"] == REPLAY), "label_ms"].iloc[0]
+    return table.assign(speedup_of_replay=(table["label_ms"] / replayed).where(is_total))
 
 
 def part_size(part: str) -> int | None:
@@ -117,7 +117,7 @@ def _cost_of(rows: pd.DataFrame, method: str) -> pd.DataFrame:
     total = parts.iloc[[0]].assign(part=TOTAL, total_s=parts["total_s"].sum())
     table = pd.concat([parts, total])
     labels = table["num_requests"] * table["num_block_sizes"]
-    return table.assign(ms_per_label=table["total_s"] * MS_PER_S / labels)
+    return table.assign(label_ms=table["total_s"] * MS_PER_S / labels)
 
 
 def _part_order(part: str) -> tuple[int, int]:
