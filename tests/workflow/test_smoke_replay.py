@@ -1,4 +1,4 @@
-"""The smoke run: what replay makes besides labels, checked against the sweep and against decoding."""
+"""The smoke run: what replay makes besides labels, checked against sweep and decoding."""
 
 from __future__ import annotations
 
