@@ -16,7 +16,8 @@ a total is the ratio of the totals.
 The curves replay sizes 1 to 2B against the length of four texts (decoded past their stop tokens,
 cut to length) and against the number of texts (the measured prompts' own, repeated). Every point
 has a fresh process and up to three replays. Memory is what the first of them adds to the resident
-memory at its peak; trajectories are part of neither memory nor seconds.
+memory at its peak; trajectories are part of neither memory nor seconds. Past its stop token a text
+is accepted less, so that more rows have to be drafted per token: seconds per row tell them apart.
 
     python tests/benchmarks/bench_replay.py --prompts 6 --skip-curves
 """
@@ -108,7 +109,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--sampled", action="store_true", help="also T=1 with coupled noise, without dflash")
     add("--skip-curves", action="store_true", help="labels only; the curves need Linux's /proc")
     add("--skip-dflash", action="store_true", help="without the public package")
-    add("--output", type=Path, default=OUTPUT, help="CSV file; figures go beside it (%(default)s)")
+    add("--output", type=Path, default=OUTPUT, help="CSV file, figures beside it (%(default)s)")
     return parser.parse_args(arguments)
 
 

@@ -52,6 +52,8 @@ def measure_curves(
         rows += [
             make_row(REPLAY, setting, seconds) | {"unit": "s"},
             make_row(REPLAY, setting, seconds / tokens) | {"unit": "s/token"},
+            make_row(REPLAY, setting, [found["block_rows"]]) | {"unit": "block rows"},
+            make_row(REPLAY, setting, seconds / found["block_rows"]) | {"unit": "s/block row"},
             make_row(REPLAY, setting, [found["peak_mb"]]) | {"unit": "MB"},
         ]
     return rows
@@ -99,30 +101,34 @@ def run_point(requests: pd.DataFrame, max_new_tokens: int, threads: int) -> dict
 
 
 def measure_point(point: dict) -> dict:
-    """Return `seconds` of every replay, and `peak_mb` of the first."""
+    """Return `seconds` of every replay, `peak_mb` of the first, and what they had to draft.
+
+    `block_rows` is block size times rounds, all texts and sizes together.
+    """
     pair = load_embedded_pair(point["threads"])
     replay = Replay(pair.target, pair.draft, GREEDY, MEMORY_MB)
     choices = [(size, size) for size in range(1, 2 * pair.draft.config.block_size + 1)]
     requests = pd.DataFrame(point["requests"])
 
-    def run(rows: pd.DataFrame) -> None:
-        # Rows are dropped as they come: what is measured is the replay, not a list of results.
-        for _ in sweep_grid(replay, rows, choices, point["max_new_tokens"], TOKEN_BUDGET):
-            pass
+    def run(rows: pd.DataFrame) -> int:
+        # Rounds are dropped as they come: what is measured is the replay, not a list of results.
+        found = sweep_grid(replay, rows, choices, point["max_new_tokens"], TOKEN_BUDGET)
+        return sum(row["draft_size"] * row["num_rounds"] for row in found if row["draft_size"] > 1)
 
     # What the libraries allocate at their first use is not the replay's.
     run(requests.head(1).assign(output_ids=lambda rows: rows["output_ids"].str[:WARM_TOKENS]))
-    seconds, peaks_mb = [], []
+    seconds, peaks_mb, block_rows = [], [], 0
     while len(seconds) < REPEATS and sum(seconds) < ENOUGH_S:
         clock_s = time.perf_counter()
-        peaks_mb.append(grow_mb(lambda: run(requests)))
+        grown_mb, block_rows = watch_memory(lambda: run(requests))
         seconds.append(time.perf_counter() - clock_s)
+        peaks_mb.append(grown_mb)
     # Later ones partly reuse what the first left allocated.
-    return {"seconds": seconds, "peak_mb": peaks_mb[0]}
+    return {"seconds": seconds, "peak_mb": peaks_mb[0], "block_rows": block_rows}
 
 
-def grow_mb(work: Callable[[], None]) -> float:
-    """Return by how much the resident memory grows at most while `work` runs."""
+def watch_memory(work: Callable[[], int]) -> tuple[float, int]:
+    """Return by how many MB the resident memory grows at most during `work`, and its result."""
     start = peak = resident_bytes()
     done = threading.Event()
 
@@ -134,11 +140,11 @@ def grow_mb(work: Callable[[], None]) -> float:
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        work()
+        result = work()
     finally:
         done.set()
         thread.join()
-    return (peak - start) / MEGABYTE
+    return (peak - start) / MEGABYTE, result
 
 
 def resident_bytes() -> int:

@@ -28,7 +28,7 @@ CURVES = {
     LENGTH_CURVE: f"answer length (tokens), {LENGTH_TEXTS} texts",
     COUNT_CURVE: f"number of texts (token_budget = {TOKEN_BUDGET})",
 }
-TIME, MEMORY = "s", "MB"
+TIME, MEMORY, WORK = "s", "MB", "block rows"
 
 
 def draw_figure(table: pd.DataFrame, path: Path) -> None:
@@ -42,7 +42,7 @@ def draw_figure(table: pd.DataFrame, path: Path) -> None:
         panels = figure.subplot_mosaic(rows, width_ratios=[1.3, *[1.0] * len(curves)])
         draw_costs(panels["cost"], table)
         for start, rows in curves.items():
-            draw_time(panels[start + TIME], rows[rows["unit"] == TIME])
+            draw_time(panels[start + TIME], *(rows[rows["unit"] == unit] for unit in (TIME, WORK)))
             draw_memory(panels[start + MEMORY], rows[rows["unit"] == MEMORY])
             panels[start + MEMORY].set_xlabel(CURVES[start])
         figure.suptitle("Labels of the embedded pair: replayed or decoded")
@@ -83,12 +83,16 @@ def describe_cost(row) -> str:
     return f"{row.system}: {row.median:.2g} s ({row.ratio:.3g} × {REPLAY})"
 
 
-def draw_time(axes: Axes, rows: pd.DataFrame) -> None:
-    """Draw seconds on two logarithmic axes, and a line that they follow if they are linear."""
+def draw_time(axes: Axes, rows: pd.DataFrame, work: pd.DataFrame) -> None:
+    """Draw seconds beside what they would be if linear in the x axis or in the drafted rows."""
     x, seconds = rows["x"].to_numpy(), rows["median"].to_numpy()
     axes.plot(x, seconds, color=COLOURS[0], marker="s", markersize=4, label="replay, all sizes")
-    line = x * np.exp(np.log(seconds / x).mean())
-    axes.plot(x, line, color=GREY, linestyle="--", linewidth=1.2, label="slope 1", zorder=0)
+    for amount, style, label in (
+        (x, "--", "slope 1"),
+        (work["median"].to_numpy(), ":", "constant time per drafted row"),
+    ):
+        line = amount * np.exp(np.log(seconds / amount).mean())
+        axes.plot(x, line, color=GREY, linestyle=style, linewidth=1.4, label=label, zorder=0)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter("{x:g}")
