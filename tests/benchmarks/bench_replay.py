@@ -70,7 +70,7 @@ OUTPUT = ROOT / "results/bench/replay.csv"
 DFLASH_VERSION = "0.1.0"
 LIVE, DFLASH = "live", f"dflash {DFLASH_VERSION}"
 TRAJECTORIES = "trajectories"
-CHUNKS = 6
+CHUNKS = 4
 
 Label = tuple[list[int], list[int]]  # output ids, committed tokens per round
 Labels = dict[tuple[str, int], Label]  # by prompt id and block size

@@ -89,7 +89,7 @@ def draw_time(axes: Axes, rows: pd.DataFrame, work: pd.DataFrame) -> None:
     axes.plot(x, seconds, color=COLOURS[0], marker="s", markersize=4, label="replay, all sizes")
     for amount, style, label in (
         (x, "--", "slope 1"),
-        (work["median"].to_numpy(), ":", "constant time per drafted row"),
+        (work["median"].to_numpy(), ":", "constant per drafted row"),
     ):
         line = amount * np.exp(np.log(seconds / amount).mean())
         axes.plot(x, line, color=GREY, linestyle=style, linewidth=1.4, label=label, zorder=0)
@@ -99,7 +99,7 @@ def draw_time(axes: Axes, rows: pd.DataFrame, work: pd.DataFrame) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     mark_points(axes, x)
     axes.set_ylabel("seconds")
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
 
 
 def draw_memory(axes: Axes, rows: pd.DataFrame) -> None:
