@@ -193,6 +193,10 @@ def test_the_least_memory_cuts_everything_and_much_memory_nothing(decoded, pair6
         machine.memory_bytes = 1
         pack = replay._Pack(machine, case.texts, 8)
     assert (pack.window, pack.rows_per_pass, pack.rows_per_head) == (replay.LEAST_WINDOW, 8, 1)
+    pack.rows_per_pass = 10
+    cells = [(0, size, anchor) for anchor, size in enumerate((4, 6, 1, 8, 3, 3, 3, 3, 12, 2))]
+    parts = [[size for _, size, _ in part] for part in pack.split(cells)]
+    assert parts == [[4, 6], [1, 8], [3, 3, 3], [3], [12], [2]]
     batches = list(replay._batches(lengths, 64))
     assert len(batches) > 2
     assert [index for batch in batches for index in batch] == list(range(len(lengths)))
