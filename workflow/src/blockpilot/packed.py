@@ -11,6 +11,7 @@ A/G = attention/key-value heads, d = head size, q = block rows of one document.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -168,16 +169,22 @@ class _FlexAttention:
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return what the block rows gather, [1, A, R, d]."""
-        from torch.nn.attention.flex_attention import flex_attention
-
         context_keys, context_values = self.context.pairs[layer]
-        return flex_attention(
+        return _flex_kernel(queries.is_cuda)(
             queries,
             torch.cat([context_keys, keys], dim=2),
             torch.cat([context_values, values], dim=2),
             block_mask=self.mask,
             enable_gqa=True,
         )
+
+
+@cache
+def _flex_kernel(compiled: bool):
+    """Return flex attention; only its compiled kernel skips what the mask hides."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
 
 
 def flex_mask(blocks: Blocks, offsets: Tensor):
