@@ -104,6 +104,8 @@ rule compare_schemes:
         f"{RUN}/logs/compare_schemes/{{decode}}.log",
     benchmark:
         f"{RUN}/benchmarks/compare_schemes/{{decode}}.tsv"
+    # The longest job: started late, it would keep the timed rules waiting.
+    priority: 1
     conda:
         ENVIRONMENT
     threads: THREADS
