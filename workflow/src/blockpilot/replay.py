@@ -92,7 +92,7 @@ class Replay:
                     if table.num_accepted(size, anchor) == UNKNOWN:
                         yield size, anchor
 
-        return self._run(texts, max(sizes), lambda _text: wanted)
+        return self._run(texts, max(sizes, default=1), lambda _text: wanted)
 
     def walks(
         self, texts: Sequence[Committed], choices: Iterable[tuple[int, int]]
@@ -114,7 +114,8 @@ class Replay:
 
             return wanted
 
-        return self._run(texts, max(draft for draft, _ in choices), start_walkers)
+        largest = max((draft for draft, _ in choices), default=1)
+        return self._run(texts, largest, start_walkers)
 
     @torch.inference_mode()
     def _run(
