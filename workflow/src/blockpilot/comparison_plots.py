@@ -22,11 +22,13 @@ from blockpilot.plots import (
     GREY,
     SETTINGS,
     draw_curve,
+    label_left,
     largest_count,
     make_panels,
     mark_trained,
     save_figure,
     share_legend,
+    variant_panels,
 )
 
 Tables = Mapping[str, pd.DataFrame]
@@ -62,7 +64,7 @@ def plot_draft_verify(
         group: The group to draw.
     """
     with mpl.rc_context(SETTINGS):
-        figure, panels = make_panels(len(tables), width=4.4, height=4.4)
+        figure, panels = variant_panels(len(tables), width=4.4, height=4.4)
         for axes, (decode, table) in zip(panels, tables.items(), strict=True):
             rows = table[table["group"] == group]
             for name, label, colour, marker in DRAFTS:
@@ -72,7 +74,7 @@ def plot_draft_verify(
             mark_trained(axes, trained_block_size)
             axes.set_title(f"decode {decode}, {group}, n = {largest_count(rows['n'])}")
             axes.set_xlabel("verified tokens b (anchor included)")
-        panels[0].set_ylabel(TAU_LABEL)
+        label_left(panels, TAU_LABEL)
         _finish_curves(figure, panels)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
@@ -128,7 +130,7 @@ def plot_findings(
         trained_block_size: B, marked by a dashed line in a band of B - 2 to B + 2.
     """
     with mpl.rc_context(SETTINGS):
-        figure, panels = make_panels(len(distributions), width=4.6, height=4.2)
+        figure, panels = variant_panels(len(distributions), width=4.8, height=4.0)
         for axes, (decode, table) in zip(panels, distributions.items(), strict=True):
             found = findings[decode].set_index("group").loc[group]
             _draw_distribution(axes, table[table["group"] == group], int(found["n"]))
@@ -138,7 +140,7 @@ def plot_findings(
             axes.set_title(f"{heading}\n{_shares(found)}")
             axes.set_xlabel("best block size B* (the smallest of ties)")
         panels[0].set_xlim(0.3, 2 * trained_block_size + 0.7)
-        panels[0].set_ylabel("share of requests (%)")
+        label_left(panels, "share of requests (%)")
         share_legend(figure, panels)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)

@@ -22,9 +22,9 @@ from blockpilot.plots import (
     SETTINGS,
     draw_interval,
     largest_count,
-    make_panels,
     save_figure,
     share_legend,
+    variant_panels,
 )
 from blockpilot.replay_control import LIVE, REPLAY, TOTAL, part_size
 
@@ -50,7 +50,7 @@ def plot_cost(tables: Tables, path_svg: str | Path, path_png: str | Path, title:
     """
     styles = _part_styles(tables.values())
     with mpl.rc_context(SETTINGS):
-        figure, panels = make_panels(len(tables), width=4.4, height=2.9)
+        figure, panels = variant_panels(len(tables), width=4.4, height=2.6)
         for axes, (decode, table) in zip(panels, tables.items(), strict=True):
             totals = table[table["part"] == TOTAL].set_index("method")
             _draw_costs(axes, table[table["part"] != TOTAL], totals, styles)
@@ -90,7 +90,7 @@ def plot_bounds(
         for decode, table in tables.items()
     }
     with mpl.rc_context(SETTINGS):
-        figure, panels = make_panels(len(tables), width=4.4, height=3.6)
+        figure, panels = variant_panels(len(tables), width=4.4, height=3.2)
         for axes, (decode, table) in zip(panels, rows.items(), strict=True):
             _draw_gains(axes, table)
             axes.set_title(f"decode {decode}, {group}, n = {largest_count(table['n'])}")

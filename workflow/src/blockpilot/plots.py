@@ -58,11 +58,11 @@ def plot_tau(
         title: Of the whole figure.
     """
     with mpl.rc_context(SETTINGS):
-        figure, panels = make_panels(len(tables), width=4.4, height=4.4)
+        figure, panels = variant_panels(len(tables), width=4.4, height=4.4)
         for axes, (decode, table) in zip(panels, tables.items(), strict=True):
             _draw_tau(axes, table, trained_block_size)
             axes.set_title(f"decode {decode}")
-        panels[0].set_ylabel("tau_mean (committed tokens per round)")
+        label_left(panels, "tau_mean (committed tokens per round)")
         panels[0].set_ylim(bottom=0)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
@@ -91,7 +91,7 @@ def plot_speedup(
     order = _speedup_order(list(rows.values()))
     with mpl.rc_context(SETTINGS):
         height = 1.4 + 0.27 * len(order)
-        figure, panels = make_panels(len(rows), width=4.4, height=height)
+        figure, panels = variant_panels(len(rows), width=4.4, height=height)
         for axes, (decode, table) in zip(panels, rows.items(), strict=True):
             _draw_speedup(axes, table, order)
             axes.set_title(f"decode {decode}, {group}, n = {largest_count(table['n_timed'])} timed")
@@ -119,6 +119,30 @@ def make_panels(
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     return figure, list(axes.flat)
+
+
+def variant_panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure and a panel per decode variant, two side by side.
+
+    Args:
+        count: Number of variants.
+        width: Inches per panel.
+        height: Inches per row of panels.
+    """
+    columns = min(count, 2)
+    rows = -(-count // columns)
+    figure, panels = make_panels(columns, width, height * rows, rows)
+    for axes in panels:
+        axes.tick_params(labelbottom=True)
+    for spare in panels[count:]:
+        spare.remove()
+    return figure, panels[:count]
+
+
+def label_left(panels: Sequence[Axes], text: str) -> None:
+    """Name the y axis of the leftmost panels of `variant_panels`."""
+    for axes in panels[::2]:
+        axes.set_ylabel(text)
 
 
 def draw_curve(axes: Axes, rows: pd.DataFrame, name: str, colour: str, **style: object) -> None:
