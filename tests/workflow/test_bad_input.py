@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pandas as pd
@@ -41,7 +41,7 @@ def refused(run_snakemake, started_jobs, failed_rules, snapshot) -> Callable[...
         checkout: Path,
         *arguments: str,
         failing_rule: str | None = None,
-        lost: str | None = None,
+        lost: Collection[str] = (),
         **options,
     ) -> str:
         before = snapshot(checkout)
@@ -52,7 +52,7 @@ def refused(run_snakemake, started_jobs, failed_rules, snapshot) -> Callable[...
         assert len(started_jobs(done)) == bool(failing_rule), message[-3000:]
         assert failed_rules(done) == ([failing_rule] if failing_rule else []), message[-3000:]
         # Snakemake deletes the outputs of a job before it runs.
-        assert snapshot(checkout) == {k: v for k, v in before.items() if k != lost}
+        assert snapshot(checkout) == {k: v for k, v in before.items() if k not in lost}
         return message
 
     return call
@@ -148,15 +148,13 @@ def test_a_draft_that_is_not_there_stops_before_the_first_job(pristine, refused)
     says(message, "pair.draft", "no/such/draft/config.json", "check the path")
 
 
-def test_a_truncated_draft_is_named(finished, refused) -> None:
+def test_a_truncated_draft_is_named(finished, refused, swept) -> None:
     weights = finished / DRAFT / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
-    output = f"sweep/T0/B{trained_block_size(finished)}.parquet"
+    # The sizes that share a job (sweep.candidates_per_job of the experiment).
+    outputs = [f"smoke/sweep/T0/B{size}.parquet" for size in swept[:5]]
     message = refused(
-        finished,
-        f"results/smoke/{output}",
-        failing_rule="sweep_candidate",
-        lost=f"smoke/{output}",
+        finished, f"results/{outputs[0]}", failing_rule="sweep_candidates", lost=outputs
     )
     says(message, f"{DRAFT}/model.safetensors is not a whole safetensors file")
     says(message, "Copy or download the checkpoint again")
@@ -255,7 +253,7 @@ def test_a_truncated_table_is_named_and_its_remedy_works(finished, refused, run_
     table = f"results/smoke/sweep/T0/B{trained_block_size(finished)}.parquet"
     content = (finished / table).read_bytes()
     (finished / table).write_bytes(content[: len(content) // 2])
-    message = refused(finished, failing_rule="merge_pairs", lost="smoke/pairs/T0.parquet")
+    message = refused(finished, failing_rule="merge_pairs", lost=["smoke/pairs/T0.parquet"])
     says(message, f"{table} is not a whole Parquet file", "Delete it and run snakemake again")
     (finished / table).unlink()
     run_to_end(finished, "results/smoke/pairs/T0.parquet")
