@@ -238,7 +238,7 @@ def test_a_length_that_does_not_fit_the_context_stops_before_decoding(finished, 
         "results/smoke/trajectories/T0.parquet",
         overrides=[f"decode.max_new_tokens={length}"],
         failing_rule="decode_trajectories",
-        lost="smoke/trajectories/T0.parquet",
+        lost=["smoke/trajectories/T0.parquet"],
     )
     says(message, "data set", "prompt tokens + max_new_tokens", f" + {length}'")
     says(message, f"at most {context}", "lower decode.max_new_tokens")
