@@ -78,6 +78,17 @@ TORCH_FREE = (
     "tables",
     "plots",
     "config",
+    "parts",
+    "jobs",
+    "labels",
+    "acceptance",
+    "bounds",
+    "latency",
+    "groups",
+    "findings",
+    "comparisons",
+    "headroom",
+    "replay_control",
 )
 FORBIDDEN = re.compile(
     r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|joblib|shelve|marshal)\b"

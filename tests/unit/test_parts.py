@@ -13,7 +13,7 @@ import pytest
 
 from blockpilot import parts
 from blockpilot.errors import BlockPilotError
-from blockpilot.parts import BUCKETS, bucket_of, fingerprint, write_in_parts
+from blockpilot.parts import BUCKETS, bucket_of, count_buckets, fingerprint, write_in_parts
 from blockpilot.records import EVALUATION, SWEEP, TRAJECTORIES, Schema, read_table, write_table
 
 # Out of order, and unevenly spread: 3 of bucket 0, 1 of bucket 7, 2 of bucket f.
@@ -408,3 +408,10 @@ def test_the_fingerprint_follows_settings_and_files(tmp_path) -> None:
     assert len(found) == 6
     with pytest.raises(BlockPilotError, match="missing does not exist"):
         fingerprint(settings, [tmp_path / "missing"])
+
+
+def test_buckets_are_counted_by_first_digit() -> None:
+    ids = pd.Series(["00aa", "0bcd", "f000"])
+    assert count_buckets(ids) == {"0": 2, "f": 1}
+    with pytest.raises(BlockPilotError, match="16 lower-case hex digits"):
+        count_buckets(pd.Series(["xyz"]))

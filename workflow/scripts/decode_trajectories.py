@@ -5,11 +5,10 @@ import pandas as pd
 from blockpilot.external import force_trajectories, read_responses
 from blockpilot.jobs import fingerprint_job, start_job
 from blockpilot.pair import load_pair
-from blockpilot.parts import write_in_parts
+from blockpilot.parts import count_buckets, write_in_parts
 from blockpilot.prompts import load_tokenizer
 from blockpilot.records import PROMPTS, TRAJECTORIES, read_table
 from blockpilot.sampling import Sampling
-from blockpilot.sweep import count_buckets
 from blockpilot.trajectories import check_prompts, decode_trajectories
 
 start_job(snakemake.log[0])
@@ -50,7 +49,7 @@ write_in_parts(
     [snakemake.output.trajectories],
     TRAJECTORIES,
     compute,
-    sizes=count_buckets(prompts),
+    sizes=count_buckets(prompts["prompt_id"]),
     fingerprint=fingerprint_job(params, snakemake.input),
     description="trajectories",
 )

@@ -4,9 +4,8 @@ import pandas as pd
 
 from blockpilot.jobs import fingerprint_job, start_job
 from blockpilot.labels import check_labelled, make_pairs
-from blockpilot.parts import write_in_parts
+from blockpilot.parts import count_buckets, write_in_parts
 from blockpilot.records import PAIRS, PROMPTS, SWEEP, TRAJECTORIES, read_table
-from blockpilot.sweep import count_buckets
 
 start_job(snakemake.log[0])
 inputs = snakemake.input
@@ -24,7 +23,7 @@ write_in_parts(
     [snakemake.output.pairs],
     PAIRS,
     compute,
-    sizes=count_buckets(prompts),
+    sizes=count_buckets(prompts["prompt_id"]),
     fingerprint=fingerprint_job(snakemake.params, inputs),
     description="pairs",
 )

@@ -4,13 +4,12 @@ import pandas as pd
 
 from blockpilot.jobs import fingerprint_job, start_job
 from blockpilot.pair import load_pair
-from blockpilot.parts import write_in_parts
+from blockpilot.parts import count_buckets, write_in_parts
 from blockpilot.records import ACCEPTANCE, PROMPTS, TRAJECTORIES, read_table
 from blockpilot.replay import Replay
 from blockpilot.sweep import (
     REQUEST_COLUMNS,
     DecodeVariant,
-    count_buckets,
     first_per_domain,
     join_requests,
     replay_requests,
@@ -43,7 +42,7 @@ write_in_parts(
     [snakemake.output.acceptance],
     ACCEPTANCE,
     compute,
-    sizes=count_buckets(prompts),
+    sizes=count_buckets(prompts["prompt_id"]),
     fingerprint=fingerprint_job(params, snakemake.input),
     description="acceptance",
 )

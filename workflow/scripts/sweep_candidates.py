@@ -4,14 +4,13 @@ import pandas as pd
 
 from blockpilot.jobs import fingerprint_job, start_job
 from blockpilot.pair import load_pair
-from blockpilot.parts import write_in_parts
+from blockpilot.parts import count_buckets, write_in_parts
 from blockpilot.records import PROMPTS, SWEEP, TRAJECTORIES, read_table
 from blockpilot.replay import Replay
 from blockpilot.sweep import (
     REQUEST_COLUMNS,
     Decoder,
     DecodeVariant,
-    count_buckets,
     join_requests,
     sweep_live,
     sweep_replay,
@@ -40,7 +39,7 @@ write_in_parts(
     snakemake.output.sweeps,
     SWEEP,
     compute,
-    sizes=count_buckets(prompts),
+    sizes=count_buckets(prompts["prompt_id"]),
     fingerprint=fingerprint_job(params, snakemake.input),
     description=f"{params.method} b = {', '.join(map(str, params.block_sizes))}",
 )

@@ -35,6 +35,11 @@ def bucket_of(prompt_id: str) -> str:
     return bucket
 
 
+def count_buckets(prompt_ids: pd.Series) -> dict[str, int]:
+    """Return the number of prompts in every bucket that has any: `sizes` of `write_in_parts`."""
+    return prompt_ids.map(bucket_of).value_counts().to_dict()
+
+
 def write_in_parts(
     paths: Sequence[str | Path],
     schema: Schema,

@@ -15,6 +15,7 @@ import pandas as pd
 from blockpilot.acceptance import AcceptanceTable, walk
 from blockpilot.decode import Generation, generate
 from blockpilot.draft import DFlashDraft
+from blockpilot.parts import bucket_of
 from blockpilot.policies import FixedPolicy, Policy
 from blockpilot.progress import track
 from blockpilot.replay import Committed, Replay
@@ -67,11 +68,6 @@ class Decoder:
 def join_requests(trajectories: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the requests of some trajectories, with all that `prompts` knows of them."""
     return trajectories.merge(prompts, on="prompt_id", validate="many_to_one")
-
-
-def count_buckets(prompts: pd.DataFrame) -> dict[str, int]:
-    """Return the number of prompts in every bucket, for `parts.write_in_parts`."""
-    return prompts["prompt_id"].str[0].value_counts().to_dict()
 
 
 def grid_choices(trained_block_size: int) -> list[Choice]:
@@ -202,7 +198,7 @@ def plan_texts(requests: pd.DataFrame, token_budget: int) -> list[list]:
     """
     batches: list[list] = []
     lengths = requests["input_ids"].map(len) + requests["output_ids"].map(len)
-    order = requests.assign(tokens=lengths, bucket=requests["prompt_id"].str[0])
+    order = requests.assign(tokens=lengths, bucket=requests["prompt_id"].map(bucket_of))
     for _, members in order.groupby("bucket", sort=True):
         members = members.sort_values(["tokens", "prompt_id", "seed"])
         tokens = token_budget
