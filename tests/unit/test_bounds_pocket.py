@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from pocket_cases import load_pocket, render_turns
 
 from blockpilot.acceptance import walk
 from blockpilot.bounds import all_choices, best_fixed_choice, clairvoyant
 from blockpilot.config import compose_config, swept_block_sizes
-from blockpilot.pair import load_pair
-from blockpilot.prompts import collect_conversations, load_tokenizer, render
+from blockpilot.prompts import collect_conversations
 from blockpilot.replay import Committed, Replay
 from blockpilot.sampling import Sampling
 from blockpilot.trajectories import decode_batch
 
 ROOT = Path(__file__).resolve().parents[2]
-RESOURCES = ROOT / "workflow/resources/pocket"
 DOMAINS = ("arithmetic", "code", "prose")
 MAX_NEW_TOKENS, BATCH_SIZE = 192, 16
 
@@ -25,12 +24,11 @@ MAX_NEW_TOKENS, BATCH_SIZE = 192, 16
 def draw_prompts(count: int | None) -> list[list[int]]:
     """Return the first turns of the default experiment's prompts, `count` per domain or all."""
     datasets = compose_config(ROOT / "conf", "pocket", [])["prompts"]["datasets"]
-    tokenizer = load_tokenizer(RESOURCES / "target")
-    found = []
+    texts = []
     for domain in DOMAINS:
-        for row in collect_conversations(domain, datasets[domain])[:count]:
-            found.append(render(tokenizer, [{"role": "user", "content": row["turns"][0]}], {})[1])
-    return found
+        rows = collect_conversations(domain, datasets[domain])[:count]
+        texts += [row["turns"][0] for row in rows]
+    return render_turns(texts)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +38,7 @@ def draw_prompts(count: int | None) -> list[list[int]]:
 )
 @pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.full)])
 def test_clairvoyant_oracle_and_best_fixed_are_ordered_on_every_prompt(count, sampling) -> None:
-    folders = {"target": str(RESOURCES / "target"), "draft": str(RESOURCES / "draft")}
-    pair = {**folders, "target_revision": None, "attn_implementation": "sdpa"}
-    target, draft, stop_ids = load_pair(pair, "float32", {"torch": "cpu", "threads": 1})
+    target, draft, stop_ids = load_pocket("float32")
     replay = Replay(target, draft, sampling)
     prompts = draw_prompts(count)
     candidates = list(range(draft.block_size - 2, draft.block_size + 3))

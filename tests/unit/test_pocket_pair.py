@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
+from pocket_cases import POCKET, draw_prompts, load_pocket
 
 from blockpilot.decode import generate
-from blockpilot.pair import load_pair
-from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.policies import ArPolicy, FixedPolicy
-from blockpilot.prompts import load_tokenizer, render
 from blockpilot.sampling import Sampling
 from blockpilot.trajectories import decode_batch
 
-POCKET = Path(__file__).resolve().parents[2] / "workflow/resources/pocket"
-SEED = 7
 # Below this, equal greedy text could be luck: float64 differs by about 1e-13 between paths.
 LEAST_MARGIN = 1e-9
 SMALL, FULL = (4, 32), (40, 192)  # (prompts per domain, new tokens)
@@ -26,24 +21,7 @@ GRIDS = [pytest.param(SMALL, id="small"), pytest.param(FULL, id="full", marks=py
 
 @pytest.fixture(scope="module")
 def pair():
-    config = {
-        "target": str(POCKET / "target"),
-        "target_revision": None,
-        "draft": str(POCKET / "draft"),
-        "attn_implementation": "sdpa",
-    }
-    return load_pair(config, "float64", {"torch": "cpu", "threads": 1})
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer(POCKET / "target")
-
-
-def draw_prompts(tokenizer, count: int) -> list[list[int]]:
-    conversations = [draw_conversation(d, SEED, i) for d in GENERATORS for i in range(count)]
-    messages = [[{"role": "user", "content": turns[0][0]}] for turns in conversations]
-    return [render(tokenizer, message, {})[1] for message in messages]
+    return load_pocket()
 
 
 def smallest_margin(target, prompt: list[int], text: list[int]) -> float:
@@ -56,10 +34,10 @@ def smallest_margin(target, prompt: list[int], text: list[int]) -> float:
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_block_size_gives_the_text_of_ar(pair, tokenizer, grid, temperature) -> None:
+def test_every_block_size_gives_the_text_of_ar(pair, grid, temperature) -> None:
     count, new_tokens = grid
     target, draft, stop_ids = pair
-    prompts = draw_prompts(tokenizer, count)
+    prompts = draw_prompts(count)
     sizes = range(1, 2 * draft.block_size + 1)
     settings = {"max_new_tokens": new_tokens, "stop_ids": stop_ids}
     settings["sampling"] = Sampling(temperature=temperature)

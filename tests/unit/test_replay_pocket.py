@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from pocket_cases import draw_prompts, load_pocket
 
 from blockpilot.acceptance import AcceptanceTable, walk
 from blockpilot.bounds import all_choices, best_fixed_choice, clairvoyant
 from blockpilot.decode import generate
-from blockpilot.pair import load_pair
-from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.policies import FixedPolicy
-from blockpilot.prompts import load_tokenizer, render
 from blockpilot.replay import Committed, Replay
 from blockpilot.sampling import GREEDY, Sampling
 from blockpilot.trajectories import decode_batch
 
-POCKET = Path(__file__).resolve().parents[2] / "workflow/resources/pocket"
-PROMPT_SEED, NOISE_SEED = 7, 3
+NOISE_SEED = 3
 SAMPLINGS = {
     "greedy match": GREEDY,
     "greedy coupled": Sampling(scheme="coupled"),
@@ -41,25 +36,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def pair():
-    config = {
-        "target": str(POCKET / "target"),
-        "target_revision": None,
-        "draft": str(POCKET / "draft"),
-        "attn_implementation": "sdpa",
-    }
-    return load_pair(config, "float64", {"torch": "cpu", "threads": 1})
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer(POCKET / "target")
-
-
-def draw_prompts(tokenizer, count: int) -> list[list[int]]:
-    """Return `count` first turns of each domain."""
-    conversations = [draw_conversation(d, PROMPT_SEED, i) for d in GENERATORS for i in range(count)]
-    messages = [[{"role": "user", "content": turns[0][0]}] for turns in conversations]
-    return [render(tokenizer, message, {})[1] for message in messages]
+    return load_pocket()
 
 
 def decode_texts(pair, prompts, sampling: Sampling, new_tokens: int) -> list[Committed]:
@@ -123,10 +100,10 @@ def assert_bounds_keep_their_order(tables: list[AcceptanceTable]) -> None:
 
 
 @pytest.mark.parametrize(("grid", "name"), CASES)
-def test_replayed_rounds_are_live_and_bounds_keep_their_order(pair, tokenizer, grid, name) -> None:
+def test_replayed_rounds_are_live_and_bounds_keep_their_order(pair, grid, name) -> None:
     sampling = SAMPLINGS[name]
     count, new_tokens = grid
-    texts = decode_texts(pair, draw_prompts(tokenizer, count), sampling, new_tokens)
+    texts = decode_texts(pair, draw_prompts(count), sampling, new_tokens)
     machine = Replay(pair.target, pair.draft, sampling)
     full = machine.full(texts, SIZES)
     walks = machine.walks(texts, [(size, size) for size in SIZES])
