@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from blockpilot.errors import BlockPilotError
+from blockpilot.devices import lease_device
+from blockpilot.errors import BlockPilotError, bad_input
 from blockpilot.parts import fingerprint
 from blockpilot.provenance import digest_files
+
+OUTPUT = "BLOCKPILOT_JOB_OUTPUT"
 
 
 def fingerprint_job(params: Mapping, inputs: Iterable[str]) -> str:
@@ -23,10 +27,10 @@ def fingerprint_job(params: Mapping, inputs: Iterable[str]) -> str:
 
 
 class _Tee:
-    """Writes to a terminal and to a log file; poses as a file, so that progress comes in lines."""
+    """Writes to all its streams; poses as a file, so that progress comes in lines."""
 
-    def __init__(self, first: TextIO, second: TextIO) -> None:
-        self.streams = (first, second)
+    def __init__(self, *streams: TextIO) -> None:
+        self.streams = streams
 
     def write(self, text: str) -> int:
         for stream in self.streams:
@@ -42,17 +46,29 @@ class _Tee:
         return False
 
 
-def start_job(log: str) -> None:
-    """Copy standard output and error to `log` and shorten errors that users can mend.
+def start_job(log: str, gpu: int = 0) -> None:
+    """Copy standard output and error to `log`, shorten errors, and wait for a GPU if it needs one.
+
+    With BLOCKPILOT_JOB_OUTPUT=log nothing is shown outside the log.
 
     Args:
         log: Path of the job's log file.
+        gpu: Devices that the job needs: 1 leases a free one until the process ends.
+
+    Raises:
+        BlockPilotError: If more than one device is asked for, or none can be leased.
     """
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     file = open(log, "w", encoding="utf-8")  # noqa: SIM115  (open until the job ends)
-    sys.stderr = _Tee(sys.stderr, file)
-    sys.stdout = _Tee(sys.stdout, file)
+    if os.environ.get(OUTPUT) == "log":
+        sys.stderr = sys.stdout = _Tee(file)
+    else:
+        sys.stderr, sys.stdout = _Tee(sys.stderr, file), _Tee(sys.stdout, file)
     sys.excepthook = _report
+    if gpu not in (0, 1):
+        raise bad_input("resources.gpu", gpu, "0 or 1", "A job uses one device; run more jobs.")
+    if gpu:
+        lease_device()
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
