@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blockpilot.config import RULES, check_config, compose_config, sort_keys, swept_block_sizes
+from blockpilot.config import check_config, compose_config, sort_keys, swept_block_sizes
+from blockpilot.config_rules import RULES
 from blockpilot.errors import BlockPilotError
 
 ROOT = Path(__file__).resolve().parents[2]

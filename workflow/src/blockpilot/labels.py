@@ -41,6 +41,20 @@ def make_pairs(
     return labels.merge(where, on="prompt_id").merge(states, on=["prompt_id", "seed"])
 
 
+def relabel(pairs: pd.DataFrame, candidates: list[int]) -> pd.DataFrame:
+    """Return the pairs with other candidates: another radius needs no new decoding.
+
+    Raises:
+        BlockPilotError: If a candidate was not swept.
+    """
+    _check_swept([int(b) for b in pairs["block_sizes"].iloc[0]], candidates)
+    labels = [
+        _choose(dict(zip(row.block_sizes, row.tau_by_block_size, strict=True)), candidates)
+        for row in pairs[["block_sizes", "tau_by_block_size"]].itertuples()
+    ]
+    return pairs.assign(**pd.DataFrame(labels, index=pairs.index))
+
+
 def check_labelled(num_pairs: int, num_requests: int) -> None:
     """Raise BlockPilotError if no request at all has a label."""
     if not num_pairs:
@@ -63,18 +77,23 @@ def best_fixed_block_size(pairs: pd.DataFrame) -> int:
 
 def _label(row, swept: list[int], candidates: list[int]) -> dict:
     (prompt_id, seed), *taus = row
-    by_size = dict(zip(swept, taus, strict=True))
-    best, is_tie = best_block_size([by_size[b] for b in candidates], candidates)
     best_swept, _ = best_block_size(taus, swept)
     return {
         "prompt_id": prompt_id,
         "seed": seed,
         "block_sizes": swept,
         "tau_by_block_size": taus,
+        "best_block_size_swept": best_swept,
+        **_choose(dict(zip(swept, taus, strict=True)), candidates),
+    }
+
+
+def _choose(by_size: dict[int, float], candidates: list[int]) -> dict:
+    best, is_tie = best_block_size([by_size[b] for b in candidates], candidates)
+    return {
         "candidates": candidates,
         "best_block_size": best,
         "class_index": candidates.index(best),
-        "best_block_size_swept": best_swept,
         "is_tie": is_tie,
     }
 

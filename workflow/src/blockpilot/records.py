@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from blockpilot.errors import BlockPilotError, bad_input
 from blockpilot.provenance import atomic_path
 from blockpilot.schemas import (
+    ABLATIONS,
     ACCEPTANCE,
     CONTROL,
     CONVERSATIONS,
@@ -27,6 +28,7 @@ from blockpilot.schemas import (
     GRID,
     HISTORY,
     LATENCY,
+    OVERHEAD,
     PAIRS,
     PREDICTIONS,
     PROMPTS,
@@ -40,6 +42,7 @@ from blockpilot.schemas import (
 
 UNITS = {"_s": "seconds", "_ms": "milliseconds", "_tokens": "tokens", "_mb": "megabytes"}
 __all__ = [
+    "ABLATIONS",
     "ACCEPTANCE",
     "CONTROL",
     "CONVERSATIONS",
@@ -48,6 +51,7 @@ __all__ = [
     "GRID",
     "HISTORY",
     "LATENCY",
+    "OVERHEAD",
     "PAIRS",
     "PREDICTIONS",
     "PROMPTS",

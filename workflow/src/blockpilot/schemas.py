@@ -231,3 +231,40 @@ LATENCY = Schema(
     ),
     key=("component", "block_size", "context_tokens", "batch_size", "dtype"),
 )
+# What every setting of the ablations chose, on prompts of all splits.
+ABLATIONS = Schema(
+    "ablations",
+    (
+        ("radius", pa.int16()),
+        ("depth", pa.int16()),
+        ("width", pa.int32()),
+        ("features", pa.string()),
+        ("training_seed", pa.int64()),
+        *KEY,
+        ("split", pa.string()),
+        ("best_block_size", pa.int16()),  # among the setting's candidates
+        ("predicted_block_size", pa.int16()),
+    ),
+    key=("radius", "depth", "width", "features", "training_seed", "prompt_id", "seed"),
+)
+# Time and memory of choosing a size, of prefill, and of whole requests.
+OVERHEAD = Schema(
+    "overhead",
+    (
+        ("part", pa.string()),  # selector, target, draft
+        ("component", pa.string()),  # select, prefill, ar, fixed
+        ("radius", pa.int16()),  # of a selector; null otherwise, as are the next three
+        ("depth", pa.int16()),
+        ("width", pa.int32()),
+        ("features", pa.string()),
+        ("block_size", pa.int16()),  # of a round or request
+        ("n", pa.int32()),
+        ("median_s", pa.float64()),
+        ("p10_s", pa.float64()),
+        ("p90_s", pa.float64()),
+        ("num_parameters", pa.int64()),
+        ("parameters_mb", pa.float64()),
+        ("activations_mb", pa.float64()),  # most memory at once besides parameters
+    ),
+    key=("part", "component", "radius", "depth", "width", "features", "block_size"),
+)

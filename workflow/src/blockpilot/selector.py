@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from blockpilot.errors import BlockPilotError, bad_input
 from blockpilot.provenance import atomic_path, write_json
 
-FEATURES = ("raw", "softmax", "normalized", "hidden")
+FEATURES = ("raw", "softmax", "normalized", "hidden", "summary")
+SUMMARY_SIZE = 4  # entropy (nats), top-1 probability, its margin over the second, top-k mass
+TOP_K = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +28,9 @@ class SelectorConfig:
 
     Attributes:
         features: "raw" logits (the paper's choice), "softmax", "normalized" (per-sample
-            standardised logits) or "hidden" (the final-norm state).
-        input_size: F, the vocabulary or the hidden size.
+            standardised logits), "hidden" (the final-norm state) or "summary" (entropy, top-1
+            probability, margin and top-10 mass of the softmax).
+        input_size: F, as from `feature_size`.
         block_sizes: The classes, ascending.
         width: Hidden units.
         depth: Hidden layers.
@@ -42,6 +45,11 @@ class SelectorConfig:
     depth: int
     dropout: float
     fallback_block_size: int
+
+
+def feature_size(features: str, vocab_size: int, hidden_size: int) -> int:
+    """Return F, how many numbers `prepare_features` makes of V logits or H hidden values."""
+    return {"hidden": hidden_size, "summary": SUMMARY_SIZE}.get(features, vocab_size)
 
 
 def prepare_features(
@@ -61,9 +69,20 @@ def prepare_features(
         return logits
     if features == "softmax":
         return logits.softmax(-1)
+    if features == "summary":
+        return _summarise(logits)
     if features == "normalized":
         return (logits - logits.mean(-1, keepdim=True)) / logits.std(-1, keepdim=True)
     raise bad_input("selector.features", features, ", ".join(FEATURES), "Pick one of them.")
+
+
+def _summarise(logits: Tensor) -> Tensor:  # [..., V] -> [..., 4]
+    log_probabilities = logits.log_softmax(-1)
+    probabilities = log_probabilities.exp()
+    entropy = -(probabilities * log_probabilities).sum(-1)
+    top = probabilities.topk(min(TOP_K, logits.shape[-1])).values
+    margin = top[..., 0] - top[..., 1]
+    return torch.stack([entropy, top[..., 0], margin, top.sum(-1)], dim=-1)
 
 
 class Selector(nn.Module):

@@ -5,6 +5,7 @@ Shapes: n = prompts, F = input features.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from blockpilot.errors import BlockPilotError
+from blockpilot.labels import best_fixed_block_size
 from blockpilot.progress import track
-from blockpilot.selector import Selector, SelectorConfig, prepare_features
+from blockpilot.selector import Selector, SelectorConfig, feature_size, prepare_features
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +30,22 @@ class SelectorTraining:
     seed: int
 
 
+def configure(pairs: pd.DataFrame, settings: Mapping) -> SelectorConfig:
+    """Return the selector that fits the pairs: their inputs, candidates and best fixed size.
+
+    Args:
+        pairs: Rows of a `pairs` artifact.
+        settings: features, width, depth and dropout.
+    """
+    vectors = (len(pairs[name].iloc[0]) for name in ("prefill_logits", "prefill_hidden"))
+    return SelectorConfig(
+        **{key: settings[key] for key in ("features", "width", "depth", "dropout")},
+        input_size=feature_size(settings["features"], *vectors),
+        block_sizes=tuple(int(b) for b in pairs["candidates"].iloc[0]),
+        fallback_block_size=best_fixed_block_size(pairs),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Data:
     inputs: Tensor  # [n, F]
@@ -35,7 +53,11 @@ class _Data:
 
 
 def train_selector(
-    pairs: pd.DataFrame, config: SelectorConfig, training: SelectorTraining
+    pairs: pd.DataFrame,
+    config: SelectorConfig,
+    training: SelectorTraining,
+    device: str = "cpu",
+    show_progress: bool = True,
 ) -> tuple[Selector, list[dict]]:
     """Train on the rows of split "train"; "validation" is only measured.
 
@@ -43,6 +65,8 @@ def train_selector(
         pairs: Rows of a `pairs` artifact.
         config: Architecture.
         training: Optimizer settings.
+        device: Where to train, and where the selector stays.
+        show_progress: False where the caller shows its own, over many trainings.
 
     Returns:
         (selector in evaluation mode, one history row per epoch).
@@ -51,16 +75,20 @@ def train_selector(
         BlockPilotError: If there is no training pair.
     """
     torch.manual_seed(training.seed)
-    data = {split: _tensors(pairs[pairs["split"] == split], config) for split in _SPLITS}
+    parts = {split: pairs[pairs["split"] == split] for split in _SPLITS}
+    data = {split: _tensors(rows, config, device) for split, rows in parts.items()}
     if not len(data["train"].classes):
         raise BlockPilotError(
             "no pair has split 'train': the selector needs labelled training prompts. "
             "Add prompts, or unpin the split of a data set (prompts.datasets.NAME.split)."
         )
-    selector = Selector(config)
+    selector = Selector(config).to(device)
     optimizer = torch.optim.Adam(selector.parameters(), lr=training.learning_rate)
     history = []
-    for epoch in track(range(1, training.epochs + 1), description="train selector", unit="epoch"):
+    epochs = range(1, training.epochs + 1)
+    if show_progress:
+        epochs = track(epochs, description="train selector", unit="epoch")
+    for epoch in epochs:
         _train_epoch(selector, optimizer, data["train"], training.batch_size)
         row: dict = {"epoch": epoch}
         for split, part in data.items():
@@ -72,10 +100,10 @@ def train_selector(
 _SPLITS = ("train", "validation")
 
 
-def _tensors(pairs: pd.DataFrame, config: SelectorConfig) -> _Data:
+def _tensors(pairs: pd.DataFrame, config: SelectorConfig, device: str) -> _Data:
     return _Data(
-        pair_inputs(pairs, config.features, config.input_size),
-        torch.tensor(pairs["class_index"].to_numpy(dtype=np.int64)),
+        pair_inputs(pairs, config.features, config.input_size).to(device),
+        torch.tensor(pairs["class_index"].to_numpy(dtype=np.int64), device=device),
     )
 
 
@@ -92,7 +120,7 @@ def _train_epoch(
     selector: Selector, optimizer: torch.optim.Optimizer, data: _Data, batch_size: int
 ) -> None:
     selector.train()
-    for rows in torch.randperm(len(data.classes)).split(batch_size):
+    for rows in torch.randperm(len(data.classes)).to(data.classes.device).split(batch_size):
         loss = functional.cross_entropy(selector(data.inputs[rows]), data.classes[rows])
         optimizer.zero_grad()
         loss.backward()
@@ -132,7 +160,8 @@ def model_card(config: SelectorConfig, training: SelectorTraining, history: list
 def predict(selector: Selector, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return a `predictions` frame: the chosen block size and all probabilities per pair."""
     config = selector.config
-    scores = selector(pair_inputs(pairs, config.features, config.input_size))
+    inputs = pair_inputs(pairs, config.features, config.input_size)
+    scores = selector(inputs.to(selector.output.weight.device)).cpu()
     frame = pairs[["prompt_id", "seed", "split", "best_block_size"]].copy()
     frame["predicted_block_size"] = [config.block_sizes[i] for i in scores.argmax(-1)]
     frame["probabilities"] = list(scores.softmax(-1).numpy())
