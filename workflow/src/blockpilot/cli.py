@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from blockpilot.errors import BlockPilotError
+from blockpilot.readme import README_RUN, refresh_readme
 
 SHIPPED = {
     "target": (
@@ -56,9 +57,15 @@ def main(arguments: list[str] | None = None) -> int:
     ship = commands.add_parser("ship-pocket", help="copy the trained pair into the repository")
     ship.add_argument("--source", type=Path, default=Path("results/train_pocket"))
     ship.add_argument("--destination", type=Path, default=Path("workflow/resources/pocket"))
+    readme = commands.add_parser("readme", help="fill README.md with the published numbers")
+    readme.add_argument("--run", default=README_RUN, help="folder under docs/ (%(default)s)")
+    readme.add_argument("--root", type=Path, default=Path(), help="of the repository (%(default)s)")
     options = parser.parse_args(arguments)
     try:
-        ship_pocket(options.source, options.destination)
+        if options.command == "readme":
+            print(refresh_readme(options.root, options.run))
+        else:
+            ship_pocket(options.source, options.destination)
     except BlockPilotError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
