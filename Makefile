@@ -10,6 +10,7 @@ EXPERIMENT ?= pocket
 RUN ?= $(EXPERIMENT)
 ARGS ?=
 OVERRIDES ?=
+PROFILE ?=
 PYTEST_ARGS ?=
 
 # OVERRIDES='a.b=1 c=2' becomes 'overrides=["a.b=1","c=2"]', the list that the Snakefile reads.
@@ -18,10 +19,11 @@ empty :=
 space := $(empty) $(empty)
 overrides_list = $(subst $(space),$(comma),$(foreach item,$(strip $(OVERRIDES)),"$(item)"))
 CONFIG_ARGS = --config experiment=$(EXPERIMENT) $(if $(strip $(OVERRIDES)),'overrides=[$(overrides_list)]')
-FLOW = $(SNAKEMAKE) --cores $(CORES) --rerun-incomplete $(ARGS)
+PROFILE_ARGS = $(if $(PROFILE),--workflow-profile workflow/profiles/$(PROFILE))
+FLOW = $(SNAKEMAKE) --cores $(CORES) --rerun-incomplete $(PROFILE_ARGS) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test test-full bench bench-replay train-pocket ship-pocket publish clean
+.PHONY: help setup run report lint test test-full bench bench-replay train-pocket ship-pocket publish readme notebooks clean
 
 help: ## List the targets and variables
 	@echo "Targets:"
@@ -30,8 +32,9 @@ help: ## List the targets and variables
 	@echo "  CORES         cores for the workflow (now $(CORES))"
 	@echo "  EXPERIMENT    name of a file in conf/experiment/ (now $(EXPERIMENT))"
 	@echo "  OVERRIDES     config overrides, e.g. OVERRIDES='selector.width=512 selector.depth=1'"
+	@echo "  PROFILE       a folder of workflow/profiles/, e.g. PROFILE=workstation for several GPUs"
 	@echo "  ARGS          more snakemake options or targets, e.g. ARGS=--dry-run"
-	@echo "  RUN           directory under results/ to report or publish (now $(RUN))"
+	@echo "  RUN           directory under results/ to report, publish or show in notebooks (now $(RUN))"
 	@echo "  PIP_ARGS      more pip options for setup, e.g. an index that serves CPU builds of torch"
 	@echo "  PYTEST_ARGS   more pytest options, e.g. PYTEST_ARGS='-k layers'"
 
@@ -67,6 +70,15 @@ run: setup ## Run the whole experiment: labels, selector, evaluation, tables, fi
 	@$(FLOW) $(CONFIG_ARGS)
 	@echo "tables:  results/$(RUN)/tables"
 	@echo "figures: results/$(RUN)/figures"
+	@echo "report:  make report (with the same variables) writes results/$(RUN)/report.html"
+
+report: setup ## Put figures and tables of RUN into one page, results/RUN/report.html
+	@if [ ! -f "results/$(RUN)/manifest.json" ]; then \
+	  echo "report: results/$(RUN) is not finished; run: make run EXPERIMENT=$(EXPERIMENT)" >&2; exit 1; \
+	fi
+	@$(SNAKEMAKE) --cores $(CORES) --report "results/$(RUN)/report.html" \
+	  --report-stylesheet workflow/report/report.css $(CONFIG_ARGS)
+	@echo "report: results/$(RUN)/report.html"
 
 lint: setup ## Check style of Python and Snakemake files
 	@$(VENV)/bin/ruff check workflow tests
@@ -92,7 +104,7 @@ train-pocket: setup ## Train the embedded pair from scratch into results/train_p
 ship-pocket: setup ## Copy the trained pair into workflow/resources/pocket
 	@$(PY) -m blockpilot.cli ship-pocket
 
-publish: ## Copy figures, tables and bench files of RUN to docs/RUN
+publish: setup ## Copy figures, tables and bench files of RUN to docs/RUN, and refresh README.md
 	@for part in figures tables; do \
 	  if [ ! -d "results/$(RUN)/$$part" ]; then \
 	    echo "publish: results/$(RUN)/$$part is missing; run: make run EXPERIMENT=$(RUN)" >&2; exit 1; \
@@ -107,6 +119,19 @@ publish: ## Copy figures, tables and bench files of RUN to docs/RUN
 	done
 	@cp "results/$(RUN)/manifest.json" "docs/$(RUN)/manifest.json"
 	@echo "published to docs/$(RUN)"
+	@$(PY) -m blockpilot.cli readme --run "$(RUN)"
+
+readme: setup ## Fill README.md again with the numbers of docs/
+	@$(PY) -m blockpilot.cli readme
+
+notebooks: setup ## Execute the notebooks on RUN, into results/RUN/notebooks
+	@if [ ! -f "results/$(RUN)/manifest.json" ]; then \
+	  echo "notebooks: results/$(RUN)/manifest.json is missing; run: make run EXPERIMENT=$(RUN)" >&2; exit 1; \
+	fi
+	@mkdir -p "results/$(RUN)/notebooks"
+	@BLOCKPILOT_RUN="$(RUN)" $(VENV)/bin/jupyter execute notebooks/*.ipynb \
+	  --output="../results/$(RUN)/notebooks/{notebook_name}"
+	@echo "notebooks: results/$(RUN)/notebooks"
 
 clean: ## Delete the runs under results/, but not the training of the pair
 	@find results -mindepth 1 -maxdepth 1 ! -name README.md ! -name train_pocket -exec rm -rf {} +

@@ -8,6 +8,9 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/prompts.smk"
 include: "workflow/rules/trajectories.smk"
@@ -15,6 +18,7 @@ include: "workflow/rules/sweep.smk"
 include: "workflow/rules/replay.smk"
 include: "workflow/rules/selector.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/ablations.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/train_pocket.smk"
 
@@ -24,9 +28,8 @@ rule all:
     default_target: True
     input:
         rules.write_manifest.output,
-        rules.tabulate_results.output,
         rules.plot_figures.output,
-        replay_results(),
+        table_results(),
 
 
 # The labels alone: pairs (p(x), B*) of every decode variant.

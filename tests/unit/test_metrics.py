@@ -8,7 +8,9 @@ from blockpilot.metrics import (
     check_leakage,
     summarise_policies,
     tau_by_block_size,
+    tau_by_prompt,
 )
+from blockpilot.statistics import wilson_interval
 from blockpilot.tables import MAIN_COLUMNS, REPORTED_HEADING, main_table, write_csv, write_markdown
 
 
@@ -239,6 +241,43 @@ def test_a_block_size_swept_on_fewer_prompts_is_an_error():
         tau_by_block_size(sweep, PROMPTS)
 
 
+def test_tau_by_prompt_by_hand():
+    prompts = pd.concat(
+        [
+            make_prompts(2, "loops", "code"),
+            make_prompts(2),
+            make_prompts(1, "poems", "code"),
+            make_prompts(1, "old", "code", "train"),
+        ],
+        ignore_index=True,
+    )
+    rounds = [[3, 1], [4], [2], [], [1, 1], [9]]
+    sweep = make_sweep(prompts, {8: rounds, 4: [[1] * sum(own) for own in rounds]})
+    sweep.loc[sweep["prompt_id"] == "loops-1", "seed"] = 5
+    table = tau_by_prompt(sweep, prompts, ["poems"])
+    assert table.columns.tolist() == ["group", "prompt_id", "seed", "block_size", "tau"]
+    # "sums-1" has no round, "old-0" is for training.
+    assert table.to_numpy().tolist() == [
+        ["arithmetic", "sums-0", 0, 4, 1],
+        ["arithmetic", "sums-0", 0, 8, 2],
+        ["code", "loops-0", 0, 4, 1],
+        ["code", "loops-0", 0, 8, 2],
+        ["code", "loops-1", 5, 4, 1],
+        ["code", "loops-1", 5, 8, 4],
+        ["poems", "poems-0", 0, 4, 1],
+        ["poems", "poems-0", 0, 8, 1],
+    ]
+    trained = tau_by_prompt(sweep, prompts, ["poems"], split="train")
+    assert trained["tau"].tolist() == [1, 9]
+    with pytest.raises(BlockPilotError, match="block_size 4 lacks 1 of 5 requests"):
+        tau_by_prompt(sweep.iloc[:-2], prompts)
+
+
+def test_no_prompt_of_the_split_gives_no_row():
+    sweep = make_sweep(PROMPTS, {4: [[1], [1], [1]]})
+    assert tau_by_prompt(sweep, PROMPTS, split="validation").empty
+
+
 def make_pairs(prompts, best, is_tie=False):
     taus = [[1.0, 3.0, 3.0] if b == 3 else [2.0, 1.0, 1.5] for b in best]
     return pd.DataFrame(
@@ -265,6 +304,31 @@ def test_best_size_distribution_by_hand():
     assert swept["count"].tolist() == [1, 2, 0]
     assert swept["n_ties"].tolist() == [0, 2, 0]
     assert candidates["share"].tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert table.columns.tolist()[3:] == ["count", "share", "share_low", "share_high", "n_ties"]
+    # Wilson (1927): the ends w solve (w - share)^2 = 1.96^2 w (1 - w) / n.
+    for row in table.itertuples():
+        for end in (row.share_low, row.share_high):
+            assert (end - row.share) ** 2 == pytest.approx(1.95996**2 * end * (1 - end) / 3, 1e-4)
+        assert row.share_low <= row.share + 1e-15 and row.share - 1e-15 <= row.share_high
+    never = swept.set_index("block_size").loc[4]
+    assert never["share_low"] == pytest.approx(0, abs=1e-15)
+    assert never["share_high"] == pytest.approx(3.8415 / (3 + 3.8415), 1e-4)
+
+
+def test_turns_of_one_conversation_do_not_narrow_the_interval():
+    prompts = make_prompts(6).assign(conversation_id=["c0", "c0", "c1", "c1", "c2", "c2"])
+    table = best_size_distribution(make_pairs(prompts, [3, 3, 3, 3, 2, 2]), prompts)
+    row = table.query("group == 'average' and among == 'swept' and block_size == 3").iloc[0]
+    assert row["count"] == 4
+    assert (row["share_low"], row["share_high"]) == pytest.approx(wilson_interval(2 / 3, 3))
+
+
+def test_wilson_interval_of_a_textbook_case():
+    # Newcombe (1998), table I: 81 of 263 and 15 of 148 with Wilson's score method.
+    assert wilson_interval(81 / 263, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    low, high = wilson_interval(np.array([0, 15 / 148]), 148)
+    assert low == pytest.approx([0, 0.0624], abs=5e-5)
+    assert high == pytest.approx([0.0253, 0.1605], abs=5e-5)
 
 
 def make_leakage_frames(agreements, count=60, is_tie=False):

@@ -12,7 +12,7 @@ from group_cases import (
 )
 
 from blockpilot.errors import BlockPilotError
-from blockpilot.replay_control import agreement_table, cost_table, part_size
+from blockpilot.replay_control import agreement_table, cost_table, pair_table, part_size
 
 
 def make_control():
@@ -58,18 +58,34 @@ def test_out_of_domain_controls_are_groups_of_their_own():
     assert table["equal_pairs"].tolist() == [3, 3, 1]
 
 
+def test_pairs_by_hand():
+    prompts = PROMPTS.assign(dataset=["sums", "poems", "sums"], domain=["b", "verse", "a"])
+    table = pair_table(make_control(), prompts, ["poems"])
+    columns = ["group", "prompt_id", "seed", "block_size", "tau_live", "tau_replay", "is_equal"]
+    assert table.columns.tolist() == columns
+    assert table.to_numpy().tolist() == [
+        ["a", "sums-02", 0, 4, 3, 3, True],
+        ["a", "sums-02", 0, 8, 1.5, 3, False],
+        ["b", "sums-00", 0, 4, 2, 2, True],
+        ["b", "sums-00", 0, 8, 4, 4, True],
+        ["poems", "sums-01", 0, 4, 1.5, 1.5, False],
+        ["poems", "sums-01", 0, 8, 3, 3, True],
+    ]
+
+
 @pytest.mark.parametrize("method", ["live", "replay"])
-def test_a_pair_with_one_method_is_an_error(method):
+@pytest.mark.parametrize("tabulate", [agreement_table, pair_table])
+def test_a_pair_with_one_method_is_an_error(method, tabulate):
     control = make_control()
     where = control["prompt_id"] == "sums-02"
     gone = where & (control["block_size"] == 8) & (control["method"] == method)
     other = {"live": "replay", "replay": "live"}[method]
     message = rf"prompt 'sums-02', seed 0, block size 8 is \['{other}'\]; allowed: live and"
     with pytest.raises(BlockPilotError, match=message):
-        agreement_table(control[~gone], PROMPTS)
+        tabulate(control[~gone], PROMPTS)
     renamed = control.assign(method=control["method"].where(~gone, "guessed"))
     with pytest.raises(BlockPilotError, match="guessed"):
-        agreement_table(renamed, PROMPTS)
+        tabulate(renamed, PROMPTS)
 
 
 def make_cost():

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import re
 
-RULES_AFTER_EVALUATION = {"tabulate_results", "plot_figures", "write_manifest"}
-RULES_AFTER_SELECTOR = {"evaluate_policies", *RULES_AFTER_EVALUATION}
-RULES_AFTER_CONTROL = {"tabulate_replay", "plot_replay", "write_manifest"}
-RULES_AFTER_SWEEP = {"merge_pairs", "train_selector", *RULES_AFTER_SELECTOR, *RULES_AFTER_CONTROL}
+TABLES_OF_ABLATIONS = {"tabulate_ablations", "tabulate_costs"}
+RULES_AFTER_EVALUATION = {
+    "tabulate_results",
+    "plot_figures",
+    "write_manifest",
+    *TABLES_OF_ABLATIONS,
+}
+RULES_AFTER_SELECTOR = {"evaluate_policies", "tabulate_selector", *RULES_AFTER_EVALUATION}
+RULES_AFTER_CONTROL = {"tabulate_replay", "plot_figures", "write_manifest"}
+RULES_AFTER_SWEEP = {
+    "merge_pairs",
+    "train_selector",
+    "train_ablations",
+    *RULES_AFTER_SELECTOR,
+    *RULES_AFTER_CONTROL,
+}
 RULES_AFTER_TRAJECTORIES = {
     "sweep_candidates",
     "replay_acceptance",
@@ -15,7 +27,7 @@ RULES_AFTER_TRAJECTORIES = {
     "control_sweep",
     "compare_schemes",
     "tabulate_schemes",
-    "plot_schemes",
+    "measure_overhead",
     *RULES_AFTER_SWEEP,
 }
 RULES_AFTER_PROMPTS = {"decode_trajectories", *RULES_AFTER_TRAJECTORIES}
@@ -53,7 +65,19 @@ def test_a_finished_run_has_nothing_to_do(smoke, planned_rules) -> None:
 
 def test_a_selector_knob_replans_training_and_what_follows(smoke, planned_rules) -> None:
     planned = planned_rules(smoke, overrides=["selector.width=128"])
-    assert planned == {"train_selector", *RULES_AFTER_SELECTOR}
+    trained = {"train_selector", "train_ablations", "measure_overhead"}
+    assert planned == trained | RULES_AFTER_SELECTOR
+
+
+def test_an_ablation_replans_itself_and_what_shows_it(smoke, planned_rules) -> None:
+    planned = planned_rules(smoke, overrides=["ablations.width=[16]"])
+    shown = {"plot_figures", "write_manifest", *TABLES_OF_ABLATIONS}
+    assert planned == {"train_ablations", "measure_overhead"} | shown
+
+
+def test_a_run_without_ablations_still_measures_its_selector(make_checkout, planned_rules) -> None:
+    planned = planned_rules(make_checkout("plain"), overrides=["ablations.variants=[]"])
+    assert planned == ALL_RULES - {"train_ablations", "tabulate_ablations"}
 
 
 def test_the_length_replans_decoding_but_no_prompts(smoke, planned_rules) -> None:
@@ -63,8 +87,7 @@ def test_the_length_replans_decoding_but_no_prompts(smoke, planned_rules) -> Non
 
 def test_statistics_replan_tables_and_figures_only(smoke, planned_rules) -> None:
     planned = planned_rules(smoke, overrides=["evaluate.resamples=600"])
-    replayed = {"tabulate_replay", "plot_replay", "tabulate_schemes", "plot_schemes"}
-    assert planned == RULES_AFTER_EVALUATION | replayed
+    assert planned == RULES_AFTER_EVALUATION | {"tabulate_replay", "tabulate_schemes"}
 
 
 def test_one_switch_decodes_all_labels_live(make_checkout, planned_rules) -> None:
@@ -75,7 +98,8 @@ def test_one_switch_decodes_all_labels_live(make_checkout, planned_rules) -> Non
 
 def test_the_scheme_of_a_variant_touches_its_rounds_but_not_its_text(smoke, planned_rules) -> None:
     planned = planned_rules(smoke, overrides=["decode.variants.T1.sampling=match"])
-    assert planned == RULES_AFTER_TRAJECTORIES
+    # Overheads are measured on the first variant's texts.
+    assert planned == RULES_AFTER_TRAJECTORIES - {"measure_overhead"}
 
 
 def test_the_label_target_stops_at_the_pairs(make_checkout, planned_rules) -> None:
@@ -90,7 +114,7 @@ def test_a_radius_replans_labels_but_keeps_what_was_swept(smoke, planned_rules) 
         int(path.stem[1:]) for path in (smoke / "results/smoke/sweep/T0").glob("B*.parquet")
     )
     planned = planned_rules(smoke, overrides=["sweep.radius=1", f"sweep.extra_block_sizes={swept}"])
-    assert planned == RULES_AFTER_SWEEP
+    assert planned == RULES_AFTER_SWEEP | {"measure_overhead"}
 
 
 def test_another_draft_replans_the_sweeps_but_no_text_of_the_target(
@@ -113,5 +137,7 @@ def test_editing_a_measured_module_replans_the_times_but_no_sweep(smoke, planned
         planned = planned_rules(smoke)
     finally:
         module.write_bytes(before)
-    assert planned == RULES_AFTER_SELECTOR | {"control_sweep", *RULES_AFTER_CONTROL}
+    timed = {"control_sweep", "measure_overhead"}
+    # The selectors are as they were.
+    assert planned == (RULES_AFTER_SELECTOR - {"tabulate_selector"}) | timed | RULES_AFTER_CONTROL
     assert planned_rules(smoke) == set()

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from smoke_facts import DATASETS, VARIANTS
 
+from blockpilot.catalogue import FIGURES
 from blockpilot.records import (
+    ABLATIONS,
     ACCEPTANCE,
     CONTROL,
     CONVERSATIONS,
@@ -22,6 +24,7 @@ from blockpilot.records import (
     GRID,
     HISTORY,
     LATENCY,
+    OVERHEAD,
     PAIRS,
     PREDICTIONS,
     PROMPTS,
@@ -32,11 +35,14 @@ from blockpilot.records import (
     read_table,
 )
 
-CSVS = ("main", "tau_by_block_size", "best_block_size", "prompts", "texts")
+# Tables that people get as Markdown and as a web page, too.
+FOR_PEOPLE = ("main", "datasets", "ablations", "overhead")
+CSVS = (*FOR_PEOPLE, "tau_by_block_size", "tau_by_prompt", "best_block_size", "texts")
+CSVS += ("response_lengths", "training", "predictions", "policy_cost", "reported")
 CSVS += ("findings", "finding_distribution", "draft_verify", "bounds")
-CSVS += ("schemes", "draft_temperatures", "replay_agreement", "replay_cost")
-FIGURES = ("tau_by_block_size", "speedup", "findings", "draft_verify", "bounds", "schemes")
-FIGURES += ("replay_cost",)
+CSVS += ("schemes", "draft_temperatures", "replay_agreement", "replay_pairs", "replay_cost")
+# Figures of tables that hold times.
+TIMED = ("speedup", "replay_cost", "overhead")
 # Columns of time and memory differ from run to run; nothing else may.
 TIMES = re.compile(r"(_s|_ms|_mb)(_low|_high)?$|^speedup")
 
@@ -55,12 +61,14 @@ def schemas(swept) -> dict[str, Schema]:
         files[f"selector/{variant}/default/history.parquet"] = HISTORY
         files[f"selector/{variant}/default/predictions.parquet"] = PREDICTIONS
         files[f"evaluation/{variant}.parquet"] = EVALUATION
+        files[f"ablations/{variant}.parquet"] = ABLATIONS
         files[f"acceptance/{variant}.parquet"] = ACCEPTANCE
         files[f"grid/{variant}.parquet"] = GRID
         files[f"sweep_control/{variant}.parquet"] = CONTROL
         files[f"sweep_control/{variant}_cost.parquet"] = COST
     files["schemes/T1.parquet"] = SCHEMES
     files["latency/cpu.parquet"] = LATENCY
+    files["overhead/cpu.parquet"] = OVERHEAD
     return files
 
 
@@ -81,8 +89,9 @@ def result_files(folder: Path) -> set[str]:
 
 
 def test_there_is_every_artifact_and_no_other_file(folder, schemas) -> None:
-    expected = {*schemas, "manifest.json", "tables/main.md", "tables/headline.md"}
+    expected = {*schemas, "manifest.json", "tables/headline.md"}
     expected |= {f"tables/{name}.csv" for name in CSVS}
+    expected |= {f"tables/{name}.{suffix}" for name in FOR_PEOPLE for suffix in ("md", "html")}
     expected |= {f"figures/{name}.{suffix}" for name in FIGURES for suffix in ("svg", "png")}
     expected |= {
         f"selector/{variant}/default/{name}"
@@ -114,8 +123,10 @@ def test_figures_are_whole(folder) -> None:
         assert png.rstrip(b"\0").endswith(b"IEND\xaeB`\x82")
 
 
-def test_the_manifest_tells_what_made_the_run(smoke, manifest) -> None:
-    assert set(manifest) == {"config", "git_revision", "machine", "rule_s", "seeds", "versions"}
+def test_the_manifest_tells_what_made_the_run(smoke, manifest, trained_block_size) -> None:
+    keys = {"config", "date", "git_revision", "machine", "seeds", "trained_block_size", "versions"}
+    assert set(manifest) == keys | {"rule_s", "rule_mb", "wall_s"}
+    assert manifest["trained_block_size"] == trained_block_size
     assert re.fullmatch(r"[0-9a-f]{40}", manifest["git_revision"])
     assert {"python", "torch", "transformers", "snakemake"} <= set(manifest["versions"])
     assert "not installed" not in manifest["versions"].values()
@@ -153,9 +164,9 @@ def test_another_parallelism_and_order_of_jobs_make_the_same_artifacts(
         compare_frames(pd.read_parquet(folder / name), pd.read_parquet(second / name), name)
     for name in (f"tables/{csv}.csv" for csv in CSVS):
         compare_frames(pd.read_csv(folder / name), pd.read_csv(second / name), name)
-    # tables/main.md and the figure of speedups show times.
-    timed = ("speedup", "replay_cost")
+    timed = [name for name in FIGURES if name in TIMED or name.startswith("ablation_")]
     same_bytes = [f"figures/{name}.svg" for name in FIGURES if name not in timed]
+    same_bytes += [f"tables/datasets.{suffix}" for suffix in ("md", "html")]
     for variant in VARIANTS:
         same_bytes += [
             f"selector/{variant}/default/selector.safetensors",
@@ -164,7 +175,7 @@ def test_another_parallelism_and_order_of_jobs_make_the_same_artifacts(
     for name in same_bytes:
         assert (folder / name).read_bytes() == (second / name).read_bytes(), name
     first, other = (json.loads((f / "manifest.json").read_text()) for f in (folder, second))
-    for part in ("config", "seeds", "versions", "machine"):
+    for part in ("config", "seeds", "versions", "machine", "trained_block_size"):
         assert first[part] == other[part]
 
 
@@ -172,7 +183,8 @@ def compare_frames(first: pd.DataFrame, second: pd.DataFrame, name: str) -> None
     kept = [column for column in first if not TIMES.search(column)]
     assert list(first) == list(second), name
     pd.testing.assert_frame_equal(first[kept], second[kept], check_exact=True, obj=name)
-    for column in set(first) - set(kept):
+    # Whether labels are ever earned back depends on measured times.
+    for column in set(first) - {*kept, "speedup_pays_after_requests"}:
         assert (first[column].isna() == second[column].isna()).all(), f"{name}: {column}"
 
 

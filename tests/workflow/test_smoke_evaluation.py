@@ -134,6 +134,6 @@ def test_the_other_tables_count_what_there_is(folder, prompts, swept, candidates
     shares = best.groupby(["decode", "group", "among"])["share"].sum()
     np.testing.assert_allclose(shares, 1, rtol=1e-12)
     assert set(best.loc[best["among"] == "candidates", "block_size"]) == set(candidates)
-    counts = pd.read_csv(folder / "tables/prompts.csv").set_index(["dataset", "split"])
+    counts = pd.read_csv(folder / "tables/datasets.csv").set_index(["dataset", "split"])
     expected = prompts.groupby(["dataset", "split"])["prompt_id"].nunique()
     assert counts["prompts"].to_dict() == expected.to_dict()

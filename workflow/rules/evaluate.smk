@@ -19,8 +19,7 @@ rule evaluate_policies:
         f"{RUN}/benchmarks/evaluate_policies/{{decode}}.tsv"
     conda:
         ENVIRONMENT
-    # All cores: nothing else may run while time is measured.
-    threads: workflow.cores
+    threads: MEASURING_THREADS
     resources:
         gpu=GPUS,
     params:
@@ -35,6 +34,6 @@ rule evaluate_policies:
         seed=CONFIG["evaluate"]["seed"],
         measured_with=MEASURED_WITH,
     message:
-        "Evaluate all policies on held-out prompts, alone on the machine ({wildcards.decode})"
+        "Evaluate all policies on held-out prompts, alone on the device ({wildcards.decode})"
     script:
         "../scripts/evaluate_policies.py"

@@ -74,8 +74,7 @@ rule control_sweep:
         f"{RUN}/benchmarks/control_sweep/{{decode}}.tsv"
     conda:
         ENVIRONMENT
-    # All cores: nothing else may run while time is measured.
-    threads: workflow.cores
+    threads: MEASURING_THREADS
     resources:
         gpu=GPUS,
     params:
@@ -88,7 +87,7 @@ rule control_sweep:
         prompts_per_domain=SWEEP["control_prompts_per_domain"],
         measured_with=MEASURED_WITH,
     message:
-        "Label a sample live and by replay, alone on the machine ({wildcards.decode})"
+        "Label a sample live and by replay, alone on the device ({wildcards.decode})"
     script:
         "../scripts/control_sweep.py"
 
@@ -159,6 +158,7 @@ rule tabulate_replay:
         draft_verify=f"{RUN}/tables/draft_verify.csv",
         bounds=f"{RUN}/tables/bounds.csv",
         agreement=f"{RUN}/tables/replay_agreement.csv",
+        pairs_control=f"{RUN}/tables/replay_pairs.csv",
         cost=f"{RUN}/tables/replay_cost.csv",
     log:
         f"{RUN}/logs/tabulate_replay.log",
@@ -178,32 +178,6 @@ rule tabulate_replay:
         "Tabulate findings, bounds and the control of replay"
     script:
         "../scripts/tabulate_replay.py"
-
-
-rule plot_replay:
-    input:
-        findings=f"{RUN}/tables/findings.csv",
-        distribution=f"{RUN}/tables/finding_distribution.csv",
-        draft_verify=f"{RUN}/tables/draft_verify.csv",
-        bounds=f"{RUN}/tables/bounds.csv",
-        cost=f"{RUN}/tables/replay_cost.csv",
-    output:
-        findings=multiext(f"{RUN}/figures/findings", ".svg", ".png"),
-        draft_verify=multiext(f"{RUN}/figures/draft_verify", ".svg", ".png"),
-        bounds=multiext(f"{RUN}/figures/bounds", ".svg", ".png"),
-        cost=multiext(f"{RUN}/figures/replay_cost", ".svg", ".png"),
-    log:
-        f"{RUN}/logs/plot_replay.log",
-    benchmark:
-        f"{RUN}/benchmarks/plot_replay.tsv"
-    conda:
-        ENVIRONMENT
-    params:
-        trained_block_size=DRAFT.block_size,
-    message:
-        "Plot findings, bounds and the cost of labels"
-    script:
-        "../scripts/plot_replay.py"
 
 
 rule tabulate_schemes:
@@ -230,22 +204,3 @@ rule tabulate_schemes:
         "Tabulate the verification schemes and the draft's temperature"
     script:
         "../scripts/tabulate_schemes.py"
-
-
-rule plot_schemes:
-    input:
-        schemes=f"{RUN}/tables/schemes.csv",
-    output:
-        schemes=multiext(f"{RUN}/figures/schemes", ".svg", ".png"),
-    log:
-        f"{RUN}/logs/plot_schemes.log",
-    benchmark:
-        f"{RUN}/benchmarks/plot_schemes.tsv"
-    conda:
-        ENVIRONMENT
-    params:
-        trained_block_size=DRAFT.block_size,
-    message:
-        "Plot tau under match, coupled and rejection"
-    script:
-        "../scripts/plot_schemes.py"

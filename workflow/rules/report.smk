@@ -12,14 +12,21 @@ rule tabulate_results:
             block_size=SWEPT,
         ),
         evaluations=expand(f"{RUN}/evaluation/{{decode}}.parquet", decode=VARIANTS),
+        reported=REPORTED,
     output:
         main=f"{RUN}/tables/main.csv",
         main_markdown=f"{RUN}/tables/main.md",
+        main_html=table_page("main", RESULTS, "all policies on held-out prompts"),
         headline=f"{RUN}/tables/headline.md",
         tau=f"{RUN}/tables/tau_by_block_size.csv",
+        prompt_taus=f"{RUN}/tables/tau_by_prompt.csv",
         best_sizes=f"{RUN}/tables/best_block_size.csv",
-        prompts=f"{RUN}/tables/prompts.csv",
         texts=f"{RUN}/tables/texts.csv",
+        lengths=f"{RUN}/tables/response_lengths.csv",
+        datasets=f"{RUN}/tables/datasets.csv",
+        datasets_markdown=f"{RUN}/tables/datasets.md",
+        datasets_html=table_page("datasets", LABELS, "data sets"),
+        reported=f"{RUN}/tables/reported.csv",
     log:
         f"{RUN}/logs/tabulate_results.log",
     benchmark:
@@ -37,13 +44,17 @@ rule tabulate_results:
         "../scripts/tabulate_results.py"
 
 
+# Every figure whose tables this run makes.
+TABLES = csv_tables()
+DRAWN = drawable(TABLES)
+
+
 rule plot_figures:
     input:
-        main=f"{RUN}/tables/main.csv",
-        tau=f"{RUN}/tables/tau_by_block_size.csv",
+        tables=[TABLES[stem] for name in DRAWN for stem in FIGURES[name].tables],
     output:
-        tau=multiext(f"{RUN}/figures/tau_by_block_size", ".svg", ".png"),
-        speedup=multiext(f"{RUN}/figures/speedup", ".svg", ".png"),
+        svg=[figure_in_report(name) for name in DRAWN],
+        png=expand(f"{RUN}/figures/{{name}}.png", name=DRAWN),
     log:
         f"{RUN}/logs/plot_figures.log",
     benchmark:
@@ -51,18 +62,18 @@ rule plot_figures:
     conda:
         ENVIRONMENT
     params:
+        figures=DRAWN,
         trained_block_size=DRAFT.block_size,
     message:
-        "Plot tau against the block size, and speedups"
+        "Draw all figures"
     script:
         "../scripts/plot_figures.py"
 
 
 rule write_manifest:
     input:
-        tables=rules.tabulate_results.output,
+        tables=table_results(),
         figures=rules.plot_figures.output,
-        replay=replay_results(),
     output:
         manifest=f"{RUN}/manifest.json",
     log:
@@ -74,6 +85,7 @@ rule write_manifest:
     params:
         config={key: CONFIG[key] for key in sorted(CONFIG) if key != "train"},
         benchmarks=f"{RUN}/benchmarks",
+        trained_block_size=DRAFT.block_size,
     message:
         "Write down versions, device, configuration and seconds per rule"
     script:

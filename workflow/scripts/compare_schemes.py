@@ -8,7 +8,7 @@ from blockpilot.records import PROMPTS, SCHEMES, TRAJECTORIES, read_table, write
 from blockpilot.schemes import SchemeComparison
 from blockpilot.sweep import REQUEST_COLUMNS, DecodeVariant, first_per_domain, join_requests
 
-start_job(snakemake.log[0])
+start_job(snakemake.log[0], gpu=snakemake.resources.get("gpu", 0))
 params = snakemake.params
 variant = DecodeVariant.from_config(params.variant, params.max_new_tokens)
 compare = SchemeComparison(load_pair(**params.loading), variant, **params.limits)

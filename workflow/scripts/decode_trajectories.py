@@ -11,7 +11,7 @@ from blockpilot.records import PROMPTS, TRAJECTORIES, read_table
 from blockpilot.sampling import Sampling
 from blockpilot.trajectories import check_prompts, decode_trajectories
 
-start_job(snakemake.log[0])
+start_job(snakemake.log[0], gpu=snakemake.resources.get("gpu", 0))
 params = snakemake.params
 target, _, stop_ids = load_pair(**params.loading, with_draft=False)
 prompts = pd.concat([read_table(path, PROMPTS) for path in snakemake.input.prompts])

@@ -18,7 +18,7 @@ from blockpilot.records import (
 from blockpilot.selector import Selector
 from blockpilot.sweep import Decoder, DecodeVariant, first_per_domain
 
-start_job(snakemake.log[0])
+start_job(snakemake.log[0], gpu=snakemake.resources.get("gpu", 0))
 loading = snakemake.params.loading
 target, draft, stop_ids = load_pair(**loading)
 decode = Decoder(

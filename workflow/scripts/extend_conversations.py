@@ -6,7 +6,7 @@ from blockpilot.prompts import extend_conversations, load_tokenizer
 from blockpilot.records import CONVERSATIONS, PROMPTS, read_table, write_table
 from blockpilot.trajectories import answer_greedily
 
-start_job(snakemake.log[0])
+start_job(snakemake.log[0], gpu=snakemake.resources.get("gpu", 0))
 loading, max_new_tokens = snakemake.params.loading, snakemake.params.answer_max_new_tokens
 target, _, stop_ids = load_pair(**loading, with_draft=False)
 tokenizer = load_tokenizer(loading["pair"]["target"], loading["pair"]["target_revision"])

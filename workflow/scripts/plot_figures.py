@@ -1,18 +1,14 @@
-"""Plot tau against the block size, and the speedups of all policies."""
+"""Draw all figures whose tables this run has."""
 
+from pathlib import Path
+
+from blockpilot.figures import draw_figure
 from blockpilot.jobs import start_job
-from blockpilot.plots import plot_speedup, plot_tau
-from blockpilot.tables import read_by_variant
+from blockpilot.progress import track
 
 start_job(snakemake.log[0])
-plot_tau(
-    read_by_variant(snakemake.input.tau),
-    snakemake.params.trained_block_size,
-    *snakemake.output.tau,
-    title="Acceptance length by block size, held-out prompts",
-)
-plot_speedup(
-    read_by_variant(snakemake.input.main),
-    *snakemake.output.speedup,
-    title="Speedup over autoregressive decoding, held-out prompts",
-)
+params, output = snakemake.params, snakemake.output
+tables_folder = Path(snakemake.input.tables[0]).parent
+files = list(zip(params.figures, output.svg, output.png, strict=True))
+for name, *paths in track(files, description="figures", unit="figure"):
+    draw_figure(name, tables_folder, params.trained_block_size, *paths)

@@ -16,7 +16,7 @@ from blockpilot.sweep import (
     sweep_replay,
 )
 
-start_job(snakemake.log[0])
+start_job(snakemake.log[0], gpu=snakemake.resources.get("gpu", 0))
 params, limits = snakemake.params, snakemake.params.limits
 variant = DecodeVariant.from_config(params.variant, params.max_new_tokens)
 target, draft, stop_ids = load_pair(**params.loading)

@@ -19,7 +19,7 @@ from blockpilot.records import (
     TRAJECTORIES,
     read_table,
 )
-from blockpilot.replay_control import agreement_table, cost_table
+from blockpilot.replay_control import agreement_table, cost_table, pair_table
 from blockpilot.tables import write_csv
 
 start_job(snakemake.log[0])
@@ -50,14 +50,14 @@ def bounds_of(index):
 for index, variant in enumerate(params.variants):
     print(f"tabulating {variant}")
     grid = read_table(inputs.grids[index], GRID)
+    control = read_table(inputs.controls[index], CONTROL)
     found = {
         "findings": findings_table(grid, prompts, trained, **statistics),
         "distribution": finding_distribution(grid, prompts, trained, **outside),
         "draft_verify": draft_verify_table(grid, prompts, trained, **statistics),
         "bounds": bounds_of(index),
-        "agreement": agreement_table(
-            read_table(inputs.controls[index], CONTROL), prompts, **statistics
-        ),
+        "agreement": agreement_table(control, prompts, **statistics),
+        "pairs_control": pair_table(control, prompts, **outside),
         "cost": cost_table(read_table(inputs.costs[index], COST)),
     }
     for name, frame in found.items():

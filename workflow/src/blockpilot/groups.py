@@ -82,6 +82,16 @@ def split_groups(rows: pd.DataFrame, out_of_domain: Sequence[str]) -> dict[str, 
     return {name: members for name, members in groups.items() if len(members)}
 
 
+def with_group(rows: pd.DataFrame, out_of_domain: Sequence[str]) -> pd.DataFrame:
+    """Add the group that a located row has for itself: its domain or out-of-domain data set.
+
+    Rows come out in the order of the groups; errors are those of `split_groups`.
+    """
+    groups = split_groups(rows, out_of_domain).items()
+    parts = [own.assign(group=name) for name, own in groups if name != AVERAGE]
+    return pd.concat(parts) if parts else rows.assign(group="")
+
+
 def count_tokens(rows: pd.DataFrame) -> pd.DataFrame:
     """Add num_tokens, the sum of num_committed."""
     return rows.assign(num_tokens=rows["num_committed"].map(lambda row: int(np.sum(row))))

@@ -14,15 +14,18 @@ import pandas as pd
 from blockpilot.errors import BlockPilotError, bad_input
 from blockpilot.groups import (
     AVERAGE,
+    REQUEST,
     check_same_prompts,
+    check_same_requests,
     columns,
     count_tokens,
     locate,
     prompt_weights,
     split_groups,
+    with_group,
     with_tau,
 )
-from blockpilot.statistics import Estimate, Resampled, ratio
+from blockpilot.statistics import Estimate, Resampled, ratio, wilson_interval
 
 __all__ = [
     "AVERAGE",
@@ -31,6 +34,7 @@ __all__ = [
     "is_bound",
     "summarise_policies",
     "tau_by_block_size",
+    "tau_by_prompt",
 ]
 
 BOUND_PREFIXES = ("oracle", "clairvoyant")
@@ -113,6 +117,30 @@ def tau_by_block_size(
     return pd.DataFrame(table)
 
 
+def tau_by_prompt(
+    sweep: pd.DataFrame,
+    prompts: pd.DataFrame,
+    out_of_domain: Sequence[str] = (),
+    split: str = "test",
+) -> pd.DataFrame:
+    """Return tau of every request of a split and every block size.
+
+    Arguments are as for `tau_by_block_size`; requests without a round have no tau and no row.
+
+    Returns:
+        group (domain or out-of-domain data set), prompt_id, seed, block_size and tau.
+
+    Raises:
+        BlockPilotError: If block sizes were not swept on the same requests.
+    """
+    rows = locate(sweep, prompts, out_of_domain)
+    rows = with_tau(count_tokens(rows[rows["split"] == split]))
+    check_same_requests(rows, "block_size")
+    key = [*REQUEST, "block_size"]
+    rows = with_group(rows.dropna(subset=["tau"]).sort_values(key), out_of_domain)
+    return rows[["group", *key, "tau"]].reset_index(drop=True)
+
+
 def best_size_distribution(
     pairs: pd.DataFrame,
     prompts: pd.DataFrame,
@@ -122,12 +150,15 @@ def best_size_distribution(
     """Return how often each block size is the best of all swept ones and of the candidates.
 
     `n_ties` counts the rows of that size which were ties, given to it for being the smallest:
-    of the objective among "candidates" (as labelled), of tau among "swept".
+    of the objective among "candidates" (as labelled), of tau among "swept". The share has
+    Wilson's 95 % interval, which says something even where a size is never the best, with a
+    count of conversations: the turns of one are not independent.
     """
     rows = locate(pairs[pairs["split"].isin(splits)], prompts, out_of_domain)
     table: list[dict] = []
     for group, members in split_groups(rows, out_of_domain).items():
         swept_ties = members["tau_by_block_size"].map(_has_tie)
+        conversations = members["conversation_id"].nunique()
         for among, sizes, best, ties in (
             ("swept", "block_sizes", "best_block_size_swept", swept_ties),
             ("candidates", "candidates", "best_block_size", members["is_tie"]),
@@ -135,7 +166,9 @@ def best_size_distribution(
             for block_size in sorted({int(b) for row in members[sizes] for b in row}):
                 chosen = members[best] == block_size
                 row = {"group": group, "among": among, "block_size": block_size}
-                row |= {"count": int(chosen.sum()), "share": float(chosen.mean())}
+                row |= {"count": int(chosen.sum())}
+                share = float(chosen.mean())
+                row |= columns("share", Estimate(share, *wilson_interval(share, conversations)))
                 row["n_ties"] = int((chosen & ties.astype(bool)).sum())
                 table.append(row)
     return pd.DataFrame(table)

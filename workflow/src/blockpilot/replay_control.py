@@ -16,6 +16,7 @@ from blockpilot.groups import (
     prompt_weights,
     ratio_by_prompt,
     split_groups,
+    with_group,
     with_tau,
 )
 
@@ -61,6 +62,24 @@ def agreement_table(
             row |= columns_of(name, ratio_by_prompt(members, *names, everyone, weights))
         table.append(row)
     return pd.DataFrame(table)
+
+
+def pair_table(
+    control: pd.DataFrame, prompts: pd.DataFrame, out_of_domain: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return every labelled pair: its tau when decoded and when replayed.
+
+    Arguments and errors are those of `agreement_table`.
+
+    Returns:
+        group (domain or out-of-domain data set), prompt_id, seed, block_size, tau_live,
+        tau_replay and is_equal (the same rounds).
+    """
+    pairs = _pair_methods(with_tau(count_tokens(locate(control, prompts, out_of_domain))))
+    key = [*REQUEST, "block_size"]
+    pairs = with_group(pairs.sort_values(key), out_of_domain)
+    pairs = pairs.rename(columns={"tau": "tau_live"})
+    return pairs[["group", *key, "tau_live", "tau_replay", "is_equal"]].reset_index(drop=True)
 
 
 def cost_table(cost: pd.DataFrame) -> pd.DataFrame:

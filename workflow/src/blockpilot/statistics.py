@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 CONFIDENCE = 0.95
+NORMAL_QUANTILE = 1.959963984540054  # two-sided, 95 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,15 @@ def mean_interval(values: np.ndarray, weights: np.ndarray) -> Estimate:
 def difference_interval(first: Resampled, second: Resampled) -> Estimate:
     """Return first - second, paired: both must come from the same weights."""
     return (first - second).estimate()
+
+
+def wilson_interval(
+    share: float | np.ndarray, count: int
+) -> tuple[float | np.ndarray, float | np.ndarray]:
+    """Return the ends of Wilson's 95 % score interval of shares of `count` independent cases."""
+    spread = NORMAL_QUANTILE**2 / count
+    middle, half = share + spread / 2, np.sqrt(spread * share * (1 - share) + spread**2 / 4)
+    return (middle - half) / (1 + spread), (middle + half) / (1 + spread)
 
 
 def _product(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
