@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from pathlib import Path
+from itertools import product
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.transforms import Bbox
+from figure_cases import (
+    DECODES,
+    NOWHERE,
+    TITLES,
+    catch_figures,
+    check_layout,
+    check_written_twice,
+    labels_of,
+)
 
 from blockpilot import ablation_plots
 from blockpilot.ablation_plots import plot_ablation, plot_overhead
 from blockpilot.errors import BlockPilotError
 
-PNG_HEADER = b"\x89PNG\r\n\x1a\n"
-NOWHERE = Path("figure.svg"), Path("figure.png")
 NAN = float("nan")
-VARIANTS = [("T0",), ("T0", "T1"), ("T0", "T07", "T1", "T1_coupled")]
 # Knob, value, default, gain in tau, speedup.
 SETTINGS = [
     ("width", "256", False, -0.5, 2.0),
@@ -59,32 +62,31 @@ def make_overhead():
 
 
 def draw_width(paths, decodes):
-    plot_ablation({d: make_ablations() for d in decodes}, "width", *paths, title="Width")
+    plot_ablation(
+        {d: make_ablations() for d in decodes},
+        "width",
+        *paths,
+        title=TITLES["ablation_width"],
+    )
 
 
 def draw_features(paths, decodes):
-    plot_ablation({d: make_ablations() for d in decodes}, "features", *paths, title="Features")
+    plot_ablation(
+        {d: make_ablations() for d in decodes},
+        "features",
+        *paths,
+        title=TITLES["ablation_features"],
+    )
 
 
 def draw_overhead(paths, decodes):
-    plot_overhead(make_overhead(), *paths, title="Overhead")
+    plot_overhead(make_overhead(), *paths, title=TITLES["overhead"])
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """Return figures in the order they are drawn; nothing is written."""
-    figures = []
-
-    def keep(figure, path_svg, path_png):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    monkeypatch.setattr(ablation_plots, "save_figure", keep)
-    return figures
-
-
-def labels_of(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    return catch_figures(monkeypatch, ablation_plots)
 
 
 def vertical_lines(axes):
@@ -95,47 +97,24 @@ def vertical_lines(axes):
 
 @pytest.mark.parametrize("draw", [draw_width, draw_overhead])
 def test_figures_are_written_whole_and_reproducibly(tmp_path, draw):
-    written, before = [], dict(mpl.rcParams)
-    for name in ("a", "b"):
-        paths = tmp_path / name / "figure.svg", tmp_path / name / "figure.png"
-        draw(paths, ("T0", "T1"))
-        written.append([path.read_bytes() for path in paths])
-    svg, png = written[0]
-    assert written[0] == written[1]
-    assert svg.rstrip().endswith(b"</svg>") and b"<dc:date>" not in svg
-    assert png.startswith(PNG_HEADER) and len(png) > 5000
-    assert dict(mpl.rcParams) == before
+    check_written_twice(tmp_path, draw)
 
 
 @pytest.mark.parametrize(
     ("draw", "decodes"),
-    [
-        (draw_overhead, ()),
-        *((draw, own) for draw in (draw_width, draw_features) for own in VARIANTS),
-    ],
+    [(draw_overhead, ()), *product((draw_width, draw_features), DECODES)],
 )
-def test_nothing_is_cut_off_or_hidden(drawn, draw, decodes):
+def test_nothing_is_cut_off_or_hidden_by_a_legend(drawn, draw, decodes):
     draw(NOWHERE, decodes)
-    (figure,) = drawn
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    assert box.x0 >= -0.01 and box.y0 >= -0.01
-    assert box.x1 <= width + 0.01 and box.y1 <= height + 0.01
-    (legend,) = figure.legends
-    lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)
-    assert legend.get_window_extent().y1 <= lowest + 1
-    assert legend.get_window_extent().x0 >= 0
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
-    boxes = [axes.get_tightbbox() for axes in figure.axes]
-    for axes in figure.axes:
-        names = [name.get_window_extent() for name in axes.get_xticklabels()]
-        for pair in (combinations(boxes, 2), combinations(names, 2)):
-            for one, other in pair:
-                shared = Bbox.intersection(one, other)
-                assert shared is None or min(shared.width, shared.height) <= 1
-        right = axes.get_window_extent().x1
-        assert all(text.get_window_extent().x1 <= right for text in axes.texts)
-    assert len(labels_of(figure)) == len(set(labels_of(figure)))
-    assert figure.get_suptitle()
+    check_layout(*drawn)
+    assert len(drawn[0].legends) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in TITLES if name.startswith("ablation_")])
+def test_titles_fit_above_one_narrow_panel(drawn, name):
+    tables = {"T0": make_ablations()}
+    plot_ablation(tables, "width", *NOWHERE, title=TITLES[name])
+    check_layout(*drawn)
 
 
 def test_gains_and_speedups_of_a_knob(drawn):

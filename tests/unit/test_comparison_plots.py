@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from pathlib import Path
-
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.transforms import Bbox
+from figure_cases import (
+    DECODES,
+    NOWHERE,
+    TITLES,
+    catch_figures,
+    check_layout,
+    check_written_twice,
+    labels_of,
+    lines_of,
+)
 
 from blockpilot import comparison_plots, cost_plots
 from blockpilot.comparison_plots import plot_draft_verify, plot_findings, plot_schemes
 from blockpilot.cost_plots import plot_bounds, plot_cost
 
-PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 B = 8
 
 
@@ -103,98 +107,51 @@ def make_bounds(decode="T0", objectives=("rounds", "time")):
 
 
 def draw_draft_verify(paths, decodes):
-    plot_draft_verify({d: make_draft_verify(d) for d in decodes}, B, *paths, title="Drafts")
+    plot_draft_verify(
+        {d: make_draft_verify(d) for d in decodes}, B, *paths, title=TITLES["draft_verify"]
+    )
 
 
 def draw_findings(paths, decodes):
     spread, found = ({d: make(d) for d in decodes} for make in (make_distribution, make_findings))
-    plot_findings(spread, found, B, *paths, title="Best sizes")
+    plot_findings(spread, found, B, *paths, title=TITLES["findings"])
 
 
 def draw_schemes(paths, decodes):
-    plot_schemes({d: make_schemes(d) for d in decodes}, B, *paths, title="Schemes")
+    plot_schemes({d: make_schemes(d) for d in decodes}, B, *paths, title=TITLES["schemes"])
 
 
 def draw_cost(paths, decodes):
     tables = {
         d: make_cost(d).replace({"part": {"context": "features and context"}}) for d in decodes
     }
-    plot_cost(tables, *paths, title="Costs")
+    plot_cost(tables, *paths, title=TITLES["replay_cost"])
 
 
 def draw_bounds(paths, decodes):
-    plot_bounds({d: make_bounds(d) for d in decodes}, *paths, title="Bounds")
+    plot_bounds({d: make_bounds(d) for d in decodes}, *paths, title=TITLES["bounds"])
 
 
 ALL = [draw_draft_verify, draw_findings, draw_schemes, draw_cost, draw_bounds]
-NOWHERE = Path("figure.svg"), Path("figure.png")
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """Return figures in the order they are drawn; nothing is written."""
-    figures = []
-
-    def keep(figure, path_svg, path_png):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    for module in (comparison_plots, cost_plots):
-        monkeypatch.setattr(module, "save_figure", keep)
-    return figures
-
-
-def labels_of(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def lines_of(axes):
-    return {line.get_label(): line for line in axes.lines}
+    return catch_figures(monkeypatch, comparison_plots, cost_plots)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T1_match")])
-def test_figures_are_written_whole_and_reproducibly(tmp_path, draw, decodes):
-    written, before = [], dict(mpl.rcParams)
-    for name in ("a", "b"):
-        paths = tmp_path / name / "figure.svg", tmp_path / name / "figure.png"
-        draw(paths, decodes)
-        written.append([path.read_bytes() for path in paths])
-    svg, png = written[0]
-    assert written[0] == written[1]
-    assert svg.rstrip().endswith(b"</svg>") and b"<dc:date>" not in svg
-    assert png.startswith(PNG_HEADER) and len(png) > 5000
-    assert sorted(path.suffix for path in (tmp_path / "a").iterdir()) == [".png", ".svg"]
-    assert dict(mpl.rcParams) == before
+def test_figures_are_written_whole_and_reproducibly(tmp_path, draw):
+    check_written_twice(tmp_path, draw)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T1_match")])
+@pytest.mark.parametrize("decodes", DECODES)
 def test_nothing_is_cut_off_or_hidden_by_a_legend(drawn, draw, decodes):
     draw(NOWHERE, decodes)
-    (figure,) = drawn
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    assert box.x0 >= -0.01 and box.y0 >= -0.01
-    assert box.x1 <= width + 0.01 and box.y1 <= height + 0.01
-    (legend,) = figure.legends
-    lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)
-    assert legend.get_window_extent().y1 <= lowest + 1
-    assert legend.get_window_extent().x0 >= 0
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
-    for one, other in combinations([axes.get_tightbbox() for axes in figure.axes], 2):
-        shared = Bbox.intersection(one, other)
-        assert shared is None or min(shared.width, shared.height) <= 1
-    assert len(labels_of(figure)) == len(set(labels_of(figure)))
-    assert figure.get_suptitle()
-    for axes in figure.axes:
-        left, right = axes.get_xlim()
-        bottom, top = sorted(axes.get_ylim())
-        for line in axes.lines[:-1]:
-            x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-            if len(x) == 2 and set(y) == {0, 1}:  # a vertical line spans the axes
-                continue
-            assert np.nanmin(x) >= left and np.nanmax(x) <= right
-            assert np.nanmin(y) >= bottom and np.nanmax(y) <= top
+    check_layout(*drawn)
+    assert len(drawn[0].legends) == 1
 
 
 def test_drafts_and_bands_are_those_of_the_group(drawn):

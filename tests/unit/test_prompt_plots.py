@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from pathlib import Path
-
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.transforms import Bbox
+from figure_cases import (
+    DECODES,
+    NOWHERE,
+    TITLES,
+    catch_figures,
+    check_layout,
+    check_written_twice,
+    labels_of,
+)
 
 from blockpilot import prompt_plots
 from blockpilot.prompt_plots import plot_best_sizes, plot_tau_heatmap
@@ -19,8 +23,6 @@ B = 8
 SIZES = [6, 7, 8, 9, 10, 16]
 PLACES = [0, 1, 2, 3, 4, 5.6]  # 11 to 15 were not swept
 GROUPS = ["average", "arithmetic", "code", "human_eval"]
-NOWHERE = Path("figure.svg"), Path("figure.png")
-PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
 def make_best_sizes(groups=GROUPS):
@@ -57,21 +59,26 @@ def make_taus(counts=None):
 
 
 def draw_best_sizes(paths, decodes):
-    plot_best_sizes({d: make_best_sizes() for d in decodes}, B, *paths, title="Best sizes")
+    plot_best_sizes(
+        {d: make_best_sizes() for d in decodes},
+        B,
+        *paths,
+        title=TITLES["best_block_size_by_domain"],
+    )
 
 
 def draw_two_groups(paths, decodes):
     tables = {d: make_best_sizes(["average", "prose"]) for d in decodes}
-    plot_best_sizes(tables, B, *paths, title="Best sizes")
+    plot_best_sizes(tables, B, *paths, title=TITLES["best_block_size_by_domain"])
 
 
 def draw_heatmap(paths, decodes):
-    plot_tau_heatmap({d: make_taus() for d in decodes}, B, *paths, title="Every prompt")
+    plot_tau_heatmap({d: make_taus() for d in decodes}, B, *paths, title=TITLES["tau_heatmap"])
 
 
 def draw_large_heatmap(paths, decodes):
     taus = make_taus({"arithmetic": 400, "code": 1})
-    plot_tau_heatmap({d: taus for d in decodes}, B, *paths, title="Every prompt")
+    plot_tau_heatmap({d: taus for d in decodes}, B, *paths, title=TITLES["tau_heatmap"])
 
 
 ALL = [draw_best_sizes, draw_two_groups, draw_heatmap, draw_large_heatmap]
@@ -80,22 +87,11 @@ ALL = [draw_best_sizes, draw_two_groups, draw_heatmap, draw_large_heatmap]
 @pytest.fixture
 def drawn(monkeypatch):
     """Return figures in the order they are drawn; nothing is written."""
-    figures = []
-
-    def keep(figure, path_svg, path_png):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    monkeypatch.setattr(prompt_plots, "save_figure", keep)
-    return figures
+    return catch_figures(monkeypatch, prompt_plots)
 
 
 def panels_of(figure):
     return [axes for axes in figure.axes if axes.get_title()]
-
-
-def labels_of(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def dots_of(axes):
@@ -105,37 +101,16 @@ def dots_of(axes):
 
 
 @pytest.mark.parametrize("draw", [draw_best_sizes, draw_heatmap])
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T07", "T1_coupled")])
-def test_figures_are_written_whole_and_reproducibly(tmp_path, draw, decodes):
-    written, before = [], dict(mpl.rcParams)
-    for name in ("a", "b"):
-        paths = tmp_path / name / "figure.svg", tmp_path / name / "figure.png"
-        draw(paths, decodes)
-        written.append([path.read_bytes() for path in paths])
-    svg, png = written[0]
-    assert written[0] == written[1]
-    assert svg.rstrip().endswith(b"</svg>") and b"<dc:date>" not in svg
-    assert png.startswith(PNG_HEADER) and len(png) > 5000
-    assert dict(mpl.rcParams) == before
+def test_figures_are_written_whole_and_reproducibly(tmp_path, draw):
+    check_written_twice(tmp_path, draw)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T07", "T1_coupled")])
+@pytest.mark.parametrize("decodes", DECODES)
 def test_nothing_is_cut_off_or_hidden_by_a_legend(drawn, draw, decodes):
     draw(NOWHERE, decodes)
-    (figure,) = drawn
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    assert box.x0 >= -0.01 and box.y0 >= -0.01
-    assert box.x1 <= width + 0.01 and box.y1 <= height + 0.01
-    assert height < 13
-    (legend,) = figure.legends
-    lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)
-    assert legend.get_window_extent().y1 <= lowest + 1
-    assert legend.get_window_extent().x0 >= 0
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
-    for one, other in combinations([axes.get_tightbbox() for axes in figure.axes], 2):
-        shared = Bbox.intersection(one, other)
-        assert shared is None or min(shared.width, shared.height) <= 1
+    check_layout(*drawn)
+    assert len(drawn[0].legends) == 1 and drawn[0].get_figheight() < 13
 
 
 def test_best_sizes_stack_ties_on_what_is_clear(drawn):

@@ -139,6 +139,30 @@ ROWS |= {
     },
     records.ACCEPTANCE: {**KEY, "block_sizes": [4, 8], "accepted": [[3, 0, 1], [5, 0, 1]]},
 }
+SETTING = {"radius": 2, "depth": 1, "width": 40_000, "features": "raw"}
+ROWS |= {
+    records.ABLATIONS: {
+        **SETTING,
+        "training_seed": 3,
+        **KEY,
+        "split": "test",
+        "best_block_size": 8,
+        "predicted_block_size": 9,
+    },
+    records.OVERHEAD: {
+        "part": "selector",
+        "component": "select",
+        **SETTING,
+        "block_size": 8,
+        "n": 50,
+        "median_s": 0.002,
+        "p10_s": 0.001,
+        "p90_s": 0.004,
+        "num_parameters": 3_000_000_000,
+        "parameters_mb": 12_000.0,
+        "activations_mb": 0.5,
+    },
+}
 SCHEMAS = pytest.mark.parametrize("schema", ROWS, ids=lambda schema: schema.name)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from pathlib import Path
-
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.transforms import Bbox
+from figure_cases import (
+    DECODES,
+    NOWHERE,
+    TITLES,
+    catch_figures,
+    check_layout,
+    check_written_twice,
+    labels_of,
+    lines_of,
+)
 
 from blockpilot import response_plots
 from blockpilot.plots import COLOURS, MARKERS
 from blockpilot.response_plots import plot_agreement, plot_lengths
 from blockpilot.statistics import wilson_interval
 
-NOWHERE = Path("figure.svg"), Path("figure.png")
-PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 LIMIT_LABEL, BAND_LABEL = "limit: 9 tokens", "95 % at each length (Wilson)"
 
 
@@ -48,12 +51,12 @@ def make_pairs(differs=False):
 
 
 def draw_lengths(paths, decodes):
-    plot_lengths({d: make_lengths() for d in decodes}, *paths, title="Lengths of responses")
+    plot_lengths({d: make_lengths() for d in decodes}, *paths, title=TITLES["response_lengths"])
 
 
 def draw_agreement(paths, decodes):
     tables = {d: make_pairs(differs=d == "T1") for d in decodes}
-    plot_agreement(tables, *paths, title="Live and replayed labels")
+    plot_agreement(tables, *paths, title=TITLES["replay_agreement"])
 
 
 ALL = [draw_lengths, draw_agreement]
@@ -62,57 +65,25 @@ ALL = [draw_lengths, draw_agreement]
 @pytest.fixture
 def drawn(monkeypatch):
     """Return figures in the order they are drawn; nothing is written."""
-    figures = []
-
-    def keep(figure, path_svg, path_png):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    monkeypatch.setattr(response_plots, "save_figure", keep)
-    return figures
-
-
-def labels_of(legend):
-    return [text.get_text() for text in legend.get_texts()]
+    return catch_figures(monkeypatch, response_plots)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T07", "T1_coupled")])
-def test_figures_are_written_whole_and_reproducibly(tmp_path, draw, decodes):
-    written, before = [], dict(mpl.rcParams)
-    for name in ("a", "b"):
-        paths = tmp_path / name / "figure.svg", tmp_path / name / "figure.png"
-        draw(paths, decodes)
-        written.append([path.read_bytes() for path in paths])
-    svg, png = written[0]
-    assert written[0] == written[1]
-    assert svg.rstrip().endswith(b"</svg>") and b"<dc:date>" not in svg
-    assert png.startswith(PNG_HEADER) and len(png) > 5000
-    assert dict(mpl.rcParams) == before
+def test_figures_are_written_whole_and_reproducibly(tmp_path, draw):
+    check_written_twice(tmp_path, draw)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", [("T0",), ("T0", "T1", "T07", "T1_coupled")])
+@pytest.mark.parametrize("decodes", DECODES)
 def test_nothing_is_cut_off_or_hidden_by_a_legend(drawn, draw, decodes):
     draw(NOWHERE, decodes)
-    (figure,) = drawn
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    assert box.x0 >= -0.01 and box.y0 >= -0.01
-    assert box.x1 <= width + 0.01 and box.y1 <= height + 0.01
-    own = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    for legend in (*figure.legends, *own):
-        place = legend.get_window_extent()
-        assert place.x0 >= 0 and place.x1 <= figure.bbox.x1
-        assert not any(place.overlaps(axes.get_window_extent()) for axes in figure.axes)
-    for one, other in combinations([axes.get_tightbbox() for axes in figure.axes], 2):
-        shared = Bbox.intersection(one, other)
-        assert shared is None or min(shared.width, shared.height) <= 1
+    check_layout(*drawn)
 
 
 def test_lengths_are_cumulated_by_hand(drawn):
     plot_lengths({"T0": make_lengths()}, *NOWHERE, title="Lengths of responses")
     (axes,) = drawn[0].axes
-    lines = {line.get_label(): line for line in axes.lines}
+    lines = lines_of(axes)
     sums = lines["arithmetic (n = 4, 25.0 % cut off)"]
     code = lines["code (n = 1, none cut off)"]
     # Up to 5 tokens three of four have ended; the fourth is cut off at 9.
@@ -128,8 +99,8 @@ def test_lengths_are_cumulated_by_hand(drawn):
     assert axes.get_xlabel() == "response (tokens)"
     assert axes.get_ylabel() == "responses that have ended (%)"
     assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] > 9
-    assert labels_of(axes.get_legend()) == [sums.get_label(), code.get_label(), LIMIT_LABEL,
-                                            BAND_LABEL]  # fmt: skip
+    labels = [sums.get_label(), code.get_label(), LIMIT_LABEL, BAND_LABEL]
+    assert labels_of(drawn[0]) == labels
 
 
 def test_bands_are_intervals_of_the_share(drawn):
@@ -145,7 +116,7 @@ def test_without_a_cut_off_response_no_limit_is_drawn(drawn):
     lengths = make_lengths()
     plot_lengths({"T0": lengths[lengths["stop_reason"] == "stop"]}, *NOWHERE, title="Lengths")
     labels = ["arithmetic (n = 3, none cut off)", "code (n = 1, none cut off)", BAND_LABEL]
-    assert labels_of(drawn[0].axes[0].get_legend()) == labels
+    assert labels_of(drawn[0]) == labels
 
 
 def test_a_group_that_is_cut_off_as_a_whole_stays_at_zero(drawn):
@@ -155,7 +126,7 @@ def test_a_group_that_is_cut_off_as_a_whole_stays_at_zero(drawn):
     line = axes.lines[0]
     np.testing.assert_array_equal(line.get_xydata(), [[2, 0], [9, 0]])
     assert line.get_label() == "arithmetic (n = 4, 100.0 % cut off)"
-    assert "limit: at most 9 tokens" in labels_of(axes.get_legend())
+    assert "limit: at most 9 tokens" in labels_of(drawn[0])
 
 
 def test_a_group_keeps_its_style_where_others_are_missing(drawn):
@@ -183,4 +154,4 @@ def test_agreement_has_a_point_per_pair(drawn):
     assert left.get_xlabel() == "tau, decoded live (tokens per round)"
     assert left.get_ylabel() == "tau, replayed (tokens per round)"
     labels = ["the same tau", "arithmetic", "code", "different rounds"]
-    assert labels_of(drawn[0].legends[0]) == labels
+    assert labels_of(drawn[0]) == labels

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from pathlib import Path
-
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from figure_cases import (
+    DECODES,
+    NOWHERE,
+    TITLES,
+    catch_figures,
+    check_layout,
+    check_written_twice,
+    labels_of,
+    lines_of,
+)
 from matplotlib.colors import to_rgb
-from matplotlib.transforms import Bbox
 
 from blockpilot import selector_plots
 from blockpilot.plots import COLOURS
 from blockpilot.selector_plots import plot_confusion, plot_predicted, plot_training
 
-PNG_HEADER = b"\x89PNG\r\n\x1a\n"
-NOWHERE = Path("figure.svg"), Path("figure.png")
-VARIANTS = [("T0",), ("T0", "T1", "T1_coupled"), ("T0", "T07", "T1", "T1_coupled")]
 QUICK = {"resamples": 50}
 # Group, best size, predicted size, tie, tau at the predicted and at the best size.
 REQUESTS = [
@@ -60,17 +62,17 @@ def make_predictions(count=6):
 
 
 def draw_training(paths, decodes):
-    plot_training({d: make_training() for d in decodes}, *paths, title="Training")
+    plot_training({d: make_training() for d in decodes}, *paths, title=TITLES["training_curves"])
 
 
 def draw_confusion(paths, decodes):
     tables = {d: make_predictions() for d in decodes}
-    plot_confusion(tables, *paths, title="Confusion", **QUICK)
+    plot_confusion(tables, *paths, title=TITLES["confusion"], **QUICK)
 
 
 def draw_predicted(paths, decodes):
     tables = {d: make_predictions() for d in decodes}
-    plot_predicted(tables, *paths, title="Predicted", **QUICK)
+    plot_predicted(tables, *paths, title=TITLES["predicted_oracle"], **QUICK)
 
 
 ALL = [draw_training, draw_confusion, draw_predicted]
@@ -79,56 +81,19 @@ ALL = [draw_training, draw_confusion, draw_predicted]
 @pytest.fixture
 def drawn(monkeypatch):
     """Return figures in the order they are drawn; nothing is written."""
-    figures = []
-
-    def keep(figure, path_svg, path_png):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    monkeypatch.setattr(selector_plots, "save_figure", keep)
-    return figures
-
-
-def labels_of(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def lines_of(axes):
-    return {line.get_label(): line for line in axes.lines}
+    return catch_figures(monkeypatch, selector_plots)
 
 
 @pytest.mark.parametrize("draw", ALL)
 def test_figures_are_written_whole_and_reproducibly(tmp_path, draw):
-    written, before = [], dict(mpl.rcParams)
-    for name in ("a", "b"):
-        paths = tmp_path / name / "figure.svg", tmp_path / name / "figure.png"
-        draw(paths, ("T0", "T1"))
-        written.append([path.read_bytes() for path in paths])
-    svg, png = written[0]
-    assert written[0] == written[1]
-    assert svg.rstrip().endswith(b"</svg>") and b"<dc:date>" not in svg
-    assert png.startswith(PNG_HEADER) and len(png) > 5000
-    assert dict(mpl.rcParams) == before
+    check_written_twice(tmp_path, draw)
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("decodes", VARIANTS)
+@pytest.mark.parametrize("decodes", DECODES)
 def test_nothing_is_cut_off_or_hidden_by_a_legend(drawn, draw, decodes):
     draw(NOWHERE, decodes)
-    (figure,) = drawn
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    assert box.x0 >= -0.01 and box.y0 >= -0.01
-    assert box.x1 <= width + 0.01 and box.y1 <= height + 0.01
-    lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)
-    for legend in figure.legends:
-        assert legend.get_window_extent().y1 <= lowest + 1
-        assert legend.get_window_extent().x0 >= 0
-        assert legend.get_window_extent().x1 <= figure.bbox.x1
-    for one, other in combinations([axes.get_tightbbox() for axes in figure.axes], 2):
-        shared = Bbox.intersection(one, other)
-        assert shared is None or min(shared.width, shared.height) <= 1
-    assert len(labels_of(figure)) == len(set(labels_of(figure)))
-    assert figure.get_suptitle()
+    check_layout(*drawn)
 
 
 def test_training_curves_are_those_of_the_table(drawn):

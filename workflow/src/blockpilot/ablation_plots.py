@@ -13,8 +13,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from blockpilot.errors import bad_input
@@ -24,11 +22,13 @@ from blockpilot.plots import (
     COLOURS,
     GREY,
     SETTINGS,
+    column_panels,
     draw_interval,
     largest_count,
+    make_figure,
     save_figure,
+    share_legend,
 )
-from blockpilot.selector_plots import column_panels, legend_below
 
 Tables = Mapping[str, pd.DataFrame]
 GAIN, SPEEDUP = "tau_gain_over_best_fixed", "speedup"
@@ -82,7 +82,7 @@ def plot_ablation(
         speedups[0].set_ylabel("speedup over ar\n(ratio of seconds per token)")
         _name_settings(gains + speedups, values, list(rows.values()))
         _set_limits(gains, speedups, list(rows.values()))
-        legend_below(figure, gains + speedups, columns=1 if len(rows) == 1 else 2)
+        share_legend(figure, gains + speedups, columns=1 if len(rows) == 1 else 2)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
 
@@ -100,8 +100,7 @@ def plot_overhead(
     times, sizes = table.dropna(subset=["median_ms"]), _memory_rows(table)
     with mpl.rc_context(SETTINGS):
         height = 1.6 + 0.3 * max(len(times), 1.5 * len(sizes))
-        figure = Figure(figsize=(11, height), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = make_figure(11, height)
         left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])
         _draw_times(left, times)
         _draw_memory(right, sizes)

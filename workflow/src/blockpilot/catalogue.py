@@ -84,32 +84,32 @@ FIGURES = {
     ),
     "predicted_oracle": Figure(
         category=SELECTOR,
-        title="Acceptance length at the predicted and at the best size, held-out prompts",
+        title="Acceptance length at the predicted size, held-out prompts",
         tables=("predictions",),
     ),
     "ablation_radius": Figure(
         category=ABLATIONS,
-        title="The selector by the radius of its candidates, held-out prompts",
+        title="Ablation of the radius, held-out prompts",
         tables=("ablations",),
     ),
     "ablation_depth": Figure(
         category=ABLATIONS,
-        title="The selector by depth, held-out prompts",
+        title="Ablation of the depth, held-out prompts",
         tables=("ablations",),
     ),
     "ablation_width": Figure(
         category=ABLATIONS,
-        title="The selector by width, held-out prompts",
+        title="Ablation of the width, held-out prompts",
         tables=("ablations",),
     ),
     "ablation_features": Figure(
         category=ABLATIONS,
-        title="The selector by input, held-out prompts",
+        title="Ablation of the features, held-out prompts",
         tables=("ablations",),
     ),
     "replay_agreement": Figure(
         category=REPLAY,
-        title="Acceptance length of the same labels, live and by replay",
+        title="Acceptance length, live and by replay",
         tables=("replay_pairs",),
     ),
     "replay_cost": Figure(

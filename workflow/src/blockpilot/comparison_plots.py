@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from blockpilot.groups import AVERAGE
 from blockpilot.plots import (
@@ -42,7 +43,6 @@ DRAFTS = (
 SCHEMES = {"match": (BLACK, "o"), "coupled": (COLOURS[0], "s"), "rejection": (COLOURS[1], "^")}
 # How far from B the finding holds that the figure marks.
 MARKED_RADIUS = 2
-TIES = "ties, counted at the smallest"
 
 
 def plot_draft_verify(
@@ -146,6 +146,24 @@ def plot_findings(
         save_figure(figure, path_svg, path_png)
 
 
+def stack_ties(axes: Axes, places: ArrayLike, clear: pd.Series, ties: pd.Series) -> None:
+    """Draw bars of what was clearly best at a size and, hollow on top, of what was a tie.
+
+    Args:
+        axes: The panel.
+        places: Where each bar stands.
+        clear: Its filled height.
+        ties: Its hollow height.
+    """
+    style = {"width": 0.72, "edgecolor": COLOURS[0], "linewidth": 1}
+    hollow = style | {"facecolor": "white", "hatch": "////"}
+    hollow["label"] = "ties, counted at the smallest"
+    # An empty bar would still have an edge.
+    filled = style | {"facecolor": COLOURS[0], "label": "one best size"}
+    axes.bar(places, clear.where(clear > 0), **filled)
+    axes.bar(places, ties.where(ties > 0), bottom=clear, **hollow)
+
+
 def _draw_schemes(axes: Axes, rows: pd.DataFrame) -> None:
     for scheme, own in rows.groupby("scheme", sort=False):
         colour, marker = SCHEMES[scheme]
@@ -160,13 +178,7 @@ def _finish_curves(figure: Figure, panels: Sequence[Axes]) -> None:
 
 def _draw_distribution(axes: Axes, rows: pd.DataFrame, count: int) -> None:
     clear = 100 * (rows["count"] - rows["n_ties"]) / count
-    ties = 100 * rows["n_ties"] / count
-    style = {"width": 0.72, "edgecolor": COLOURS[0], "linewidth": 1}
-    hollow = style | {"facecolor": "white", "hatch": "////", "label": TIES}
-    # An empty bar would still have an edge.
-    filled = style | {"facecolor": COLOURS[0], "label": "one best size"}
-    axes.bar(rows["block_size"], clear.where(clear > 0), **filled)
-    axes.bar(rows["block_size"], ties.where(ties > 0), bottom=clear, **hollow)
+    stack_ties(axes, rows["block_size"], clear, 100 * rows["n_ties"] / count)
 
 
 def _mark_finding(axes: Axes, trained_block_size: int) -> None:

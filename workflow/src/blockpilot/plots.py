@@ -6,7 +6,7 @@ whose bytes depend on the data alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -104,6 +104,13 @@ def plot_speedup(
         save_figure(figure, path_svg, path_png)
 
 
+def make_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches, which makes room for all of its text itself."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def make_panels(
     columns: int, width: float, height: float, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
@@ -115,8 +122,7 @@ def make_panels(
         height: Inches of the figure.
         rows: Rows of panels.
     """
-    figure = Figure(figsize=(1.2 + width * columns, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = make_figure(1.2 + width * columns, height)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     return figure, list(axes.flat)
 
@@ -139,10 +145,33 @@ def variant_panels(count: int, width: float, height: float) -> tuple[Figure, lis
     return figure, panels[:count]
 
 
+def column_panels(
+    columns: int, width: float, height: float, share_y: str = "none"
+) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure and two rows of panels, a column per decode variant.
+
+    Args:
+        columns: Number of variants.
+        width: Inches per column.
+        height: Inches of the figure.
+        share_y: "row" or "none".
+    """
+    figure = make_figure(1.4 + width * columns, height)
+    panels = figure.subplots(2, columns, sharex=True, sharey=share_y, squeeze=False)
+    return figure, [list(row) for row in panels]
+
+
 def label_left(panels: Sequence[Axes], text: str) -> None:
     """Name the y axis of the leftmost panels of `variant_panels`."""
     for axes in panels[::2]:
         axes.set_ylabel(text)
+
+
+def group_styles(groups: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return a colour and a marker per group, in order of appearance."""
+    # Six colours and seven markers pair up anew 42 times.
+    styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
+    return dict(zip(dict.fromkeys(groups), styles, strict=False))
 
 
 def draw_curve(axes: Axes, rows: pd.DataFrame, name: str, colour: str, **style: object) -> None:
@@ -170,10 +199,9 @@ def mark_trained(axes: Axes, trained_block_size: int) -> None:
 
 
 def _draw_tau(axes: Axes, table: pd.DataFrame, trained_block_size: int) -> None:
-    # Six colours and seven markers pair up anew 42 times.
-    styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
+    styles = group_styles(name for name in table["group"] if name != AVERAGE)
     for group, own in table.groupby("group", sort=False):
-        colour, marker = (BLACK, "o") if group == AVERAGE else next(styles)
+        colour, marker = (BLACK, "o") if group == AVERAGE else styles[group]
         width = 2.2 if group == AVERAGE else 1.2
         label = f"{group} (n = {largest_count(own['n'])})"
         draw_curve(axes, own, "tau_mean", colour, marker=marker, linewidth=width, label=label)
@@ -239,13 +267,19 @@ def largest_count(counts: pd.Series) -> str:
     return f"{int(counts.max())}" if len(counts) else "0"
 
 
-def share_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Put one legend for all panels below them: inside, it would hide data."""
+def share_legend(figure: Figure, panels: Sequence[Axes], columns: int | None = None) -> None:
+    """Put one legend for all panels below them: inside, it would hide data.
+
+    Args:
+        figure: To which the legend is added.
+        panels: What they label is listed once.
+        columns: Of the legend; one row, or two columns below a single panel, if None.
+    """
     entries: dict[str, object] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    columns = 2 if len(panels) == 1 else len(entries)
+    columns = columns or (2 if len(panels) == 1 else len(entries))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
 
 

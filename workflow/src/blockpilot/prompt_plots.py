@@ -21,10 +21,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from blockpilot.comparison_plots import TIES
+from blockpilot.comparison_plots import stack_ties
 from blockpilot.plots import (
     BLACK,
-    COLOURS,
     GREY,
     SETTINGS,
     make_panels,
@@ -175,14 +174,8 @@ def _draw_best_sizes(axes: Axes, rows: pd.DataFrame, sizes: list[int]) -> None:
     rows = rows.set_index("block_size").reindex(sizes)
     percent = 100 * rows[["share", "share_low", "share_high"]]
     ties = 100 * rows["n_ties"] / rows["count"].sum()
-    clear = percent["share"] - ties
-    style = {"width": 0.72, "edgecolor": COLOURS[0], "linewidth": 0.8}
-    hollow = style | {"facecolor": "white", "hatch": "/////", "label": TIES}
-    # An empty bar would still have an edge.
-    filled = style | {"facecolor": COLOURS[0], "label": "one best size"}
     places = _places(sizes)
-    axes.bar(places, clear.where(clear > 0), **filled)
-    axes.bar(places, ties.where(ties > 0), bottom=clear, **hollow)
+    stack_ties(axes, places, percent["share"] - ties, ties)
     ends = percent["share_low"], percent["share_high"]
     axes.vlines(places, *ends, color=BLACK, linewidth=1.1, label="95 % interval (Wilson)")
 

@@ -6,8 +6,7 @@ paths and title mean the same everywhere: see `plot_lengths`. A group keeps its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import cycle
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,10 +18,9 @@ from matplotlib.ticker import MaxNLocator
 
 from blockpilot.plots import (
     BLACK,
-    COLOURS,
     GREY,
-    MARKERS,
     SETTINGS,
+    group_styles,
     label_left,
     save_figure,
     share_legend,
@@ -46,7 +44,7 @@ def plot_lengths(tables: Tables, path_svg: str | Path, path_png: str | Path, tit
         path_png: The same, 150 dpi.
         title: Of the whole figure.
     """
-    styles = _group_styles(tables.values())
+    styles = group_styles(name for table in tables.values() for name in table["group"])
     longest = max(table["output_tokens"].max() for table in tables.values())
     with mpl.rc_context(SETTINGS):
         figure, panels = variant_panels(len(tables), width=4.4, height=4.2)
@@ -69,7 +67,7 @@ def plot_agreement(tables: Tables, path_svg: str | Path, path_png: str | Path, t
     Args:
         tables: Decode variant to the frame of `replay_control.pair_table`.
     """
-    styles = _group_styles(tables.values())
+    styles = group_styles(name for table in tables.values() for name in table["group"])
     largest = max(table[["tau_live", "tau_replay"]].max().max() for table in tables.values())
     with mpl.rc_context(SETTINGS):
         figure, panels = variant_panels(len(tables), width=3.0, height=3.7)
@@ -87,12 +85,6 @@ def plot_agreement(tables: Tables, path_svg: str | Path, path_png: str | Path, t
         share_legend(figure, panels)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
-
-
-def _group_styles(tables: Iterable[pd.DataFrame]) -> dict[str, tuple[str, str]]:
-    """Return a colour and a marker per group, those that `plots.plot_tau` gives it."""
-    groups = dict.fromkeys(name for table in tables for name in table["group"])
-    return dict(zip(groups, zip(cycle(COLOURS), cycle(MARKERS), strict=False), strict=False))
 
 
 def _draw_lengths(axes: Axes, rows: pd.DataFrame, group: str, style: tuple[str, str]) -> None:

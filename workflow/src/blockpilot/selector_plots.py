@@ -7,7 +7,6 @@ column of panels each; paths and title mean the same everywhere: see `plot_train
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import cycle
 from math import ceil, floor
 from pathlib import Path
 
@@ -15,10 +14,8 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
@@ -27,10 +24,12 @@ from blockpilot.plots import (
     BLACK,
     COLOURS,
     GREY,
-    MARKERS,
     SETTINGS,
+    column_panels,
+    group_styles,
     label_left,
     save_figure,
+    share_legend,
     variant_panels,
 )
 from blockpilot.predictions import regret_table
@@ -67,7 +66,7 @@ def plot_training(tables: Tables, path_svg: str | Path, path_png: str | Path, ti
         rows[0][0].set_ylim(bottom=0)
         rows[1][0].set_ylabel("accuracy (%)")
         rows[1][0].set_ylim(0, 102)
-        legend_below(figure, rows[1], columns=1 if len(tables) == 1 else 3)
+        share_legend(figure, rows[1], columns=1 if len(tables) == 1 else 3)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
 
@@ -122,35 +121,9 @@ def plot_predicted(
         # The same ticks on both axes, whatever the shape of the panels.
         for axis in (panels[0].xaxis, panels[0].yaxis):
             axis.set_major_locator(MaxNLocator(6, integer=True))
-        legend_below(figure, panels, columns=2 if len(panels) == 1 else 3)
+        share_legend(figure, panels, columns=2 if len(panels) == 1 else 3)
         figure.suptitle(title)
         save_figure(figure, path_svg, path_png)
-
-
-def column_panels(
-    columns: int, width: float, height: float, share_y: str = "none"
-) -> tuple[Figure, list[list[Axes]]]:
-    """Return a figure and two rows of panels, a column per decode variant.
-
-    Args:
-        columns: Number of variants.
-        width: Inches per column.
-        height: Inches of the figure.
-        share_y: "row" or "none".
-    """
-    figure = Figure(figsize=(1.4 + width * columns, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, columns, sharex=True, sharey=share_y, squeeze=False)
-    return figure, [list(row) for row in panels]
-
-
-def legend_below(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """Put one legend for all panels below them, in so many columns."""
-    entries: dict[str, object] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
 
 
 def _last(table: pd.DataFrame, *names: str) -> list:
@@ -261,8 +234,8 @@ def _group_styles(tables: Collection[pd.DataFrame]) -> dict[str, dict]:
     """Return the style of every group's points, the same in all panels."""
     named = pd.concat([table[["group", "is_out_of_domain"]] for table in tables])
     named = named.drop_duplicates("group").set_index("group")["is_out_of_domain"]
-    looks, styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False), {}
-    for group, (colour, marker) in zip(named.index[~named], looks, strict=False):
+    styles = {}
+    for group, (colour, marker) in group_styles(named.index[~named]).items():
         look = {"facecolor": colour, "edgecolor": colour, "marker": marker, "alpha": 0.5}
         styles[group] = look | {"zorder": 2, "label": group}
     for group in named.index[named]:
