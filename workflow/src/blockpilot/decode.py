@@ -179,7 +179,7 @@ class _Run:
         size = block.shape[1]
         if size == 1:
             return None
-        positions = torch.arange(self.start, self.start + size, device=block.device)[None]
+        positions = range(self.start, self.start + size)
         embeddings = torch.nn.functional.embedding(block, self.target.embeddings)
         hidden = self.draft(embeddings, positions, self.context)
         logits = self.target.head(hidden[0, 1:])

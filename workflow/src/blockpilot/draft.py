@@ -9,6 +9,7 @@ q = query rows, H = hidden size, k = feature layers, A/G = attention/key-value h
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn import functional
 
 from blockpilot.checkpoints import DraftConfig, check_pair, read_draft_config
 from blockpilot.errors import BlockPilotError
+from blockpilot.fused import FusedContext, FusedLayer, RotaryTable
 from blockpilot.provenance import atomic_path, write_json
 from blockpilot.target import Target, resolve_dtype
 
@@ -48,11 +50,18 @@ class ContextCache:
     """The context's keys and values per layer; a block is written behind them and never kept."""
 
     def __init__(self, config: DraftConfig, capacity: int, like: Tensor, rows: int = 1) -> None:
-        shape = (rows, config.num_key_value_heads, capacity, config.head_dim)
-        layers = range(config.num_hidden_layers)
-        self.keys = [like.new_empty(shape) for _ in layers]
-        self.values = [like.new_empty(shape) for _ in layers]
+        heads, layers = config.num_key_value_heads, config.num_hidden_layers
+        self.all_keys = like.new_empty(layers, rows, heads, capacity, config.head_dim)
+        self.all_values = torch.empty_like(self.all_keys)
+        self.keys, self.values = self.all_keys.unbind(0), self.all_values.unbind(0)
         self.length = 0
+
+    def append_all(self, keys: Tensor, values: Tensor) -> None:
+        """Write rows [L, n, G, m, d] of all layers behind the cached ones and count them."""
+        end = self.length + keys.shape[3]
+        self.all_keys[:, :, :, self.length : end] = keys
+        self.all_values[:, :, :, self.length : end] = values
+        self.length = end
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Write context rows behind the cached ones; `advance` makes them count."""
@@ -143,6 +152,7 @@ class DFlashDraft(nn.Module):
         from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
         self.config = config
+        self._fused: list[FusedLayer] = []  # filled by `fuse`
         size = config.hidden_size
         self.fc = nn.Linear(len(config.target_layer_ids) * size, size, bias=False)
         self.hidden_norm = RMSNorm(size, config.rms_norm_eps)
@@ -163,6 +173,17 @@ class DFlashDraft(nn.Module):
     def block_size(self) -> int:
         """Return the block size the draft was trained with."""
         return self.config.block_size
+
+    def fuse(self) -> DFlashDraft:
+        """Prepare for inference: the same results with fewer operations.
+
+        From here on the parameters must not be replaced, moved or cast.
+        """
+        d, eps = self.config.head_dim, self.config.rms_norm_eps
+        self._fused = [FusedLayer(layer, d, eps) for layer in self.layers]
+        self._context = FusedContext(self.layers, d, eps)
+        self._table = RotaryTable(self.rotary, self.norm.weight)
+        return self
 
     def cast(self, dtype: torch.dtype) -> DFlashDraft:
         """Convert the parameters alone: rope frequencies in half precision would be wrong."""
@@ -186,12 +207,19 @@ class DFlashDraft(nn.Module):
     ) -> list[tuple[Tensor, Tensor]]:
         """Return each layer's keys and values [n, G, m, d] of context rows."""
         context = self.hidden_norm(self.fc(features))
+        if self._fused:
+            keys, values = self._context(context, self._table.at(positions))
+            return list(zip(keys, values, strict=True))
         rope = self.rope(positions)
         return [layer.keys_values(context, rope) for layer in self.layers]
 
     def append_context(self, features: Tensor, cache: ContextCache) -> None:
         """Append features [1, m, k*H] of the next m committed positions to the cache."""
         start, count = cache.length, features.shape[1]
+        if self._fused:
+            context = self.hidden_norm(self.fc(features))
+            cache.append_all(*self._context(context, self._table.rows(start, count)))
+            return
         positions = torch.arange(start, start + count, device=features.device)[None]
         for layer, pair in enumerate(self.context_keys_values(features, positions)):
             cache.append(layer, *pair)
@@ -200,14 +228,30 @@ class DFlashDraft(nn.Module):
     def forward(
         self,
         embeddings: Tensor,  # [n, q, H] the target's embeddings of anchors and masks
-        positions: Tensor,  # [n, q]
+        positions: Tensor | range,  # [n, q]; a range for consecutive ones of a single row
         context,  # a ContextCache, or a `packed` context under its blocks
     ) -> Tensor:
         """Return the hidden states [n, q, H] that the target's head turns into logits."""
+        if self._fused:
+            return self._run_fused(embeddings, positions, context)
+        if isinstance(positions, range):
+            positions = torch.arange(positions.start, positions.stop, device=embeddings.device)[
+                None
+            ]
         rope = self.rope(positions)
         hidden = embeddings
         for index, layer in enumerate(self.layers):
             hidden = layer(hidden, rope, context, index)
+        return self.norm(hidden)
+
+    def _run_fused(self, hidden: Tensor, positions: Tensor | range, context) -> Tensor:
+        table = self._table
+        if isinstance(positions, range):
+            rope = table.rows(positions.start, len(positions))
+        else:
+            rope = table.at(positions)
+        for index, layer in enumerate(self._fused):
+            hidden = layer(hidden, rope, partial(context.attend, index))
         return self.norm(hidden)
 
 
@@ -243,7 +287,7 @@ def load_draft(
     draft.cast(resolve_dtype(dtype)).to(device).eval().requires_grad_(False)
     if target is not None:
         check_pair(draft.config, target.config.to_dict(), str(path))
-    return draft
+    return draft.fuse()
 
 
 def _tensor_mismatch(path: Path, expected: dict, found: dict) -> BlockPilotError:

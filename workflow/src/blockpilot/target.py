@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from blockpilot.errors import BlockPilotError, bad_input
+from blockpilot.fused import FusedTarget, can_fuse, causal_visible, join_features
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -120,7 +121,9 @@ class Target:
         self.feature_layer_ids = tuple(feature_layer_ids)
         self._captured: dict[int, Tensor] = {}
         self._base = model.base_model
-        self._watch_layers()
+        self._fused = FusedTarget(self._base) if can_fuse(model) else None
+        if self._fused is None:
+            self._watch_layers()
 
     @property
     def vocab_size(self) -> int:
@@ -161,6 +164,11 @@ class Target:
         want_features: bool = True,
     ) -> TargetOutput:
         """Run the layers over new tokens, appending to `cache`; the head is left to the caller."""
+        wanted = self.feature_layer_ids if want_features else ()
+        if self._fused is not None:
+            return TargetOutput(
+                *self._fused.forward(input_ids, cache, position_ids, visible, wanted)
+            )
         start = cache.length if cache is not None else 0
         if visible is None and start and input_ids.shape[1] > 1:
             visible = causal_visible(start, input_ids.shape[1], self.device)
@@ -177,17 +185,10 @@ class Target:
             cache=cache,
             use_cache=cache is not None,
         )
-        features = output.last_hidden_state[..., :0]
-        if want_features and self.feature_layer_ids:
-            features = torch.cat([self._captured[i] for i in self.feature_layer_ids], dim=-1)
+        hidden = output.last_hidden_state
+        features = join_features([self._captured[i] for i in wanted], hidden)
         self._captured.clear()
-        return TargetOutput(output.last_hidden_state, features)
-
-
-def causal_visible(start: int, count: int, device: torch.device) -> Tensor:
-    """Return the mask [1, 1, q, start + q] of `count` new tokens behind `start` cached ones."""
-    mask = torch.ones(count, start + count, dtype=torch.bool, device=device)
-    return mask.tril(diagonal=start)[None, None]
+        return TargetOutput(hidden, features)
 
 
 def load_target(
