@@ -46,8 +46,8 @@ class ScriptedDraft:
 
     def __call__(self, embeddings, positions, context):
         # The context ends exactly where the block starts: the anchor has no features yet.
-        assert context.length == int(positions[0, 0])
-        ids = torch.tensor([[self.script[int(p)] for p in positions[0]]])
+        assert context.length == positions[0]
+        ids = torch.tensor([[self.script[p] for p in positions]])
         hidden = self.target.embeddings[ids]
         assert torch.equal(self.target.head(hidden).argmax(-1), ids)
         return hidden
@@ -231,7 +231,8 @@ def test_policies_see_the_prompt_and_its_last_position(pair64, prompts) -> None:
     assert len(seen) == 1
     assert (list(seen[0].prompt_ids), seen[0].domain) == (prompt, "code")
     logits = target.model(torch.tensor([prompt])).logits[0, -1]
-    assert torch.allclose(seen[0].prefill_logits, logits, rtol=1e-9)
+    # Transformers' norms round to float32.
+    torch.testing.assert_close(seen[0].prefill_logits, logits, rtol=1e-5, atol=1e-5)
     assert torch.equal(target.head(seen[0].prefill_hidden[None])[0], seen[0].prefill_logits)
     assert found.block_sizes[0] == 3
     table = TablePolicy("oracle", {tuple(prompt): 6})

@@ -91,7 +91,9 @@ def test_a_saved_draft_loads_bit_for_bit(bias, make_draft, tmp_path) -> None:
     assert len(state) == 11 * 2 + 3 + (8 if bias else 0)
     assert all(torch.equal(state[name], value) for name, value in draft.state_dict().items())
     features = torch.randn(1, 5, 96)
-    assert torch.equal(block_hidden(loaded, features, [5]), block_hidden(draft, features, [5]))
+    # A loaded draft is fused: other kernels, other last digits.
+    hidden = (block_hidden(own, features, [5]) for own in (loaded, draft))
+    torch.testing.assert_close(*hidden, rtol=1e-5, atol=1e-5)
     assert not loaded.training
     assert not any(p.requires_grad for p in loaded.parameters())
     assert {p.dtype for p in load_draft(tmp_path, "float64").parameters()} == {torch.float64}
@@ -296,7 +298,7 @@ def test_a_target_loads_from_its_folder(make_target, tmp_path) -> None:
     assert torch.equal(loaded.forward(ids).features, made.forward(ids).features)
     hidden = made.model(ids, output_hidden_states=True).hidden_states
     theirs = torch.cat([hidden[i + 1] for i in (0, 2, 3)], dim=-1)
-    assert torch.allclose(made.forward(ids).features, theirs, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(made.forward(ids).features, theirs, rtol=1e-5, atol=1e-5)
     assert read_target_config(tmp_path)["num_hidden_layers"] == 4
 
 

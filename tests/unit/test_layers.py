@@ -73,6 +73,7 @@ LAYERS = {
     "draft": 3,
     "packed": 3,
     "target": 3,
+    "fused": 3,
     "selector": 3,
     "policies": 3,
     "decode": 4,
