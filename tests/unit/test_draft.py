@@ -298,7 +298,7 @@ def test_a_target_loads_from_its_folder(make_target, tmp_path) -> None:
     assert torch.equal(loaded.forward(ids).features, made.forward(ids).features)
     hidden = made.model(ids, output_hidden_states=True).hidden_states
     theirs = torch.cat([hidden[i + 1] for i in (0, 2, 3)], dim=-1)
-    torch.testing.assert_close(made.forward(ids).features, theirs, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(made.forward(ids).features, theirs, rtol=1e-4, atol=1e-4)
     assert read_target_config(tmp_path)["num_hidden_layers"] == 4
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from blockpilot.fused import RotaryTable, can_fuse, fuse_rows
+from blockpilot import fused
+from blockpilot.fused import Head, Product, RotaryTable, can_fuse, fuse_rows
 from blockpilot.target import Target
 
 SHAPE = {
@@ -50,11 +53,11 @@ def make_model(name: str, **changes):
 
 def make_targets(name: str) -> tuple[Target, Target]:
     """Return the same model twice: fused, and as transformers runs it."""
-    fused, plain = Target(make_model(name), (0, 2)), Target(make_model(name), (0, 2))
-    assert fused._fused is not None
+    own, plain = Target(make_model(name), (0, 2)), Target(make_model(name), (0, 2))
+    assert own._fused is not None
     plain._fused = None
     plain._watch_layers()
-    return fused, plain
+    return own, plain
 
 
 def assert_same(first, second) -> None:
@@ -65,13 +68,13 @@ def assert_same(first, second) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_prompts_blocks_and_single_tokens_equal_those_of_transformers(name) -> None:
-    fused, plain = make_targets(name)
+    own, plain = make_targets(name)
     ids = torch.randint(0, 50, (1, 70), generator=torch.Generator().manual_seed(1))
-    assert_same(fused.forward(ids), plain.forward(ids))
-    caches = fused.new_cache(80), plain.new_cache(80)
+    assert_same(own.forward(ids), plain.forward(ids))
+    caches = own.new_cache(80), plain.new_cache(80)
     for start, end in ((0, 60), (60, 61), (61, 66), (66, 70)):
         chunk = ids[:, start:end]
-        outputs = [t.forward(chunk, c) for t, c in zip((fused, plain), caches, strict=True)]
+        outputs = [t.forward(chunk, c) for t, c in zip((own, plain), caches, strict=True)]
         assert_same(*outputs)
     for layer in range(3):
         keys = [cache.layers[layer].keys[:, :, :70] for cache in caches]
@@ -80,12 +83,12 @@ def test_prompts_blocks_and_single_tokens_equal_those_of_transformers(name) -> N
 
 @pytest.mark.parametrize("name", ["qwen3", "llama3"])
 def test_padded_rows_equal_those_of_transformers(name) -> None:
-    fused, plain = make_targets(name)
+    own, plain = make_targets(name)
     ids = torch.randint(0, 50, (2, 6), generator=torch.Generator().manual_seed(1))
     positions = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 0, 0, 1, 2, 3]])
     visible = torch.ones(6, 6, dtype=torch.bool).tril()[None, None].repeat(2, 1, 1, 1)
     visible[1, :, 2:, :2] = False
-    outputs = [t.forward(ids, None, positions, visible) for t in (fused, plain)]
+    outputs = [t.forward(ids, None, positions, visible) for t in (own, plain)]
     assert_same(*outputs)
 
 
@@ -102,13 +105,13 @@ def test_the_model_itself_still_works_and_shares_its_weights() -> None:
     before = model(ids).logits
     target = Target(model)
     torch.testing.assert_close(model(ids).logits, before)
-    layer, fused = model.model.layers[1], target._fused.layers[1]
-    storage = fused.qkv[0].untyped_storage().data_ptr()
+    layer, own = model.model.layers[1], target._fused.layers[1]
+    storage = own.qkv.weight.untyped_storage().data_ptr()
     for projection in (layer.self_attn.q_proj, layer.self_attn.v_proj):
         assert projection.weight.untyped_storage().data_ptr() == storage
     layer.self_attn.k_proj.weight.data.zero_()
-    assert (fused.qkv[0][32:48] == 0).all()
-    assert (fused.qkv[0][:32] != 0).all()
+    assert (own.qkv.weight[32:48] == 0).all()
+    assert (own.qkv.weight[:32] != 0).all()
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,28 @@ def test_fused_rows_are_the_modules_side_by_side() -> None:
     x = torch.randn(5, 4)
     expected = torch.cat([one(x), two(x)], dim=-1)
     torch.testing.assert_close(torch.nn.functional.linear(x, *fuse_rows([one, two])), expected)
+
+
+def test_small_float32_weights_are_packed_and_large_or_precise_ones_are_not(monkeypatch) -> None:
+    maps = [torch.nn.Linear(40, 30), torch.nn.Linear(40, 20)]
+    x = torch.randn(2, 7, 40)
+    expected = torch.cat([own(x) for own in maps], dim=-1)
+    packed = Product(maps)
+    assert packed.packed is not None
+    torch.testing.assert_close(packed(x), expected, rtol=1e-5, atol=1e-5)
+    assert Product([own.double() for own in deepcopy(maps)]).packed is None
+    monkeypatch.setattr(fused, "PACK_BYTES", 40 * 50 * 4 - 1)
+    plain = Product(maps)
+    assert plain.packed is None
+    torch.testing.assert_close(plain(x), expected)
+
+
+def test_gradients_pass_through_the_head() -> None:
+    module = torch.nn.Linear(6, 9, bias=False)
+    head, x = Head(module), torch.randn(3, 6, requires_grad=True)
+    head(x).sum().backward()
+    torch.testing.assert_close(x.grad, module.weight.sum(0).expand(3, 6))
+    torch.testing.assert_close(head(x.detach()), module(x.detach()), rtol=1e-5, atol=1e-5)
 
 
 def test_a_rotary_table_grows_without_changing() -> None:

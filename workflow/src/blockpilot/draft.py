@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from blockpilot.checkpoints import DraftConfig, check_pair, read_draft_config
 from blockpilot.errors import BlockPilotError
-from blockpilot.fused import FusedContext, FusedLayer, RotaryTable
+from blockpilot.fused import FusedContext, FusedLayer, Product, RotaryTable, rms_norm
 from blockpilot.provenance import atomic_path, write_json
 from blockpilot.target import Target, resolve_dtype
 
@@ -182,6 +182,7 @@ class DFlashDraft(nn.Module):
         d, eps = self.config.head_dim, self.config.rms_norm_eps
         self._fused = [FusedLayer(layer, d, eps) for layer in self.layers]
         self._context = FusedContext(self.layers, d, eps)
+        self._features = Product([self.fc])
         self._table = RotaryTable(self.rotary, self.norm.weight)
         return self
 
@@ -206,10 +207,10 @@ class DFlashDraft(nn.Module):
         positions: Tensor,  # [n, m]
     ) -> list[tuple[Tensor, Tensor]]:
         """Return each layer's keys and values [n, G, m, d] of context rows."""
-        context = self.hidden_norm(self.fc(features))
         if self._fused:
-            keys, values = self._context(context, self._table.at(positions))
+            keys, values = self._fused_context(features, self._table.at(positions))
             return list(zip(keys, values, strict=True))
+        context = self.hidden_norm(self.fc(features))
         rope = self.rope(positions)
         return [layer.keys_values(context, rope) for layer in self.layers]
 
@@ -217,8 +218,7 @@ class DFlashDraft(nn.Module):
         """Append features [1, m, k*H] of the next m committed positions to the cache."""
         start, count = cache.length, features.shape[1]
         if self._fused:
-            context = self.hidden_norm(self.fc(features))
-            cache.append_all(*self._context(context, self._table.rows(start, count)))
+            cache.append_all(*self._fused_context(features, self._table.rows(start, count)))
             return
         positions = torch.arange(start, start + count, device=features.device)[None]
         for layer, pair in enumerate(self.context_keys_values(features, positions)):
@@ -244,6 +244,11 @@ class DFlashDraft(nn.Module):
             hidden = layer(hidden, rope, context, index)
         return self.norm(hidden)
 
+    def _fused_context(self, features: Tensor, rope: tuple[Tensor, Tensor]) -> tuple:
+        eps = self.config.rms_norm_eps
+        context = rms_norm(self._features(features), self.hidden_norm.weight, eps)
+        return self._context(context, rope)
+
     def _run_fused(self, hidden: Tensor, positions: Tensor | range, context) -> Tensor:
         table = self._table
         if isinstance(positions, range):
@@ -252,7 +257,7 @@ class DFlashDraft(nn.Module):
             rope = table.at(positions)
         for index, layer in enumerate(self._fused):
             hidden = layer(hidden, rope, partial(context.attend, index))
-        return self.norm(hidden)
+        return rms_norm(hidden, self.norm.weight, self.config.rms_norm_eps)
 
 
 def load_draft(

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from blockpilot.errors import BlockPilotError, bad_input
-from blockpilot.fused import FusedTarget, can_fuse, causal_visible, join_features
+from blockpilot.fused import FusedTarget, Head, can_fuse, causal_visible, join_features
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -116,7 +116,7 @@ class Target:
         self.config = model.config
         self.device = model.device
         self.dtype = model.dtype
-        self.head: nn.Module = model.get_output_embeddings()
+        self.head = Head(model.get_output_embeddings())
         self.embeddings: Tensor = model.get_input_embeddings().weight
         self.feature_layer_ids = tuple(feature_layer_ids)
         self._captured: dict[int, Tensor] = {}
