@@ -64,8 +64,8 @@ class ChainDraft:
     def append_context(self, features: Tensor, context: None) -> None:
         pass
 
-    def __call__(self, embeddings: Tensor, positions: Tensor, context: None) -> Tensor:
-        return self.logits[embeddings[:, 0].argmax(-1), : positions.shape[1]]
+    def __call__(self, embeddings: Tensor, positions: range, context: None) -> Tensor:
+        return self.logits[embeddings[:, 0].argmax(-1), : len(positions)]
 
 
 def make_chain() -> tuple[ChainTarget, ChainDraft]:

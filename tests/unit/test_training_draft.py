@@ -38,7 +38,7 @@ class Recorder:
 
     def __call__(self, embeddings, positions, context):
         hidden = self.draft(embeddings, positions, context)
-        self.logits[int(positions[0, 0])] = self.head(hidden[0, 1:])
+        self.logits[positions[0]] = self.head(hidden[0, 1:])
         return hidden
 
 

@@ -47,10 +47,11 @@ class Product:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
-class Head:
+class Head(nn.Module):
     """The vocabulary head; gradients pass through it to what it reads."""
 
     def __init__(self, module: nn.Linear) -> None:
+        super().__init__()
         self.module = module
         self.product = Product([module])
 
@@ -59,7 +60,7 @@ class Head:
         """Return the head's weight [V, H]."""
         return self.module.weight
 
-    def __call__(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V]."""
         return self.module(hidden) if hidden.requires_grad else self.product(hidden)
 
