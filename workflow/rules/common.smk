@@ -94,7 +94,7 @@ def digest_modules(*modules):
 
 # Measured times depend on these.
 MEASURED_WITH = digest_modules(
-    "decode", "draft", "evaluate", "policies", "sampling", "target"
+    "decode", "draft", "evaluate", "fused", "policies", "sampling", "target"
 )
 
 
