@@ -92,7 +92,7 @@ test: $(VENV)/.oracle lint ## Lint, then run the tests (minutes)
 test-full: $(VENV)/.oracle ## Run every test, with the whole invariant grid
 	@$(PY) -m pytest -m "full or not full" $(PYTEST_ARGS)
 
-bench: setup ## Measure the embedded pair and print the table
+bench: $(VENV)/.oracle ## Measure decoding of the embedded pair against transformers and the public package
 	@$(PY) tests/benchmarks/bench_pocket.py
 
 bench-replay: $(VENV)/.oracle ## Measure labelling by replay against live sweeps and the public package (half an hour)

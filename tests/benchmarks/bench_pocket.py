@@ -1,4 +1,4 @@
-"""Measures decoding of the embedded pair: ours against transformers' own `generate`.
+"""Measures decoding of the embedded pair: ours, transformers' `generate`, and the package `dflash`.
 
 All systems answer the same prompts, interleaved prompt by prompt in an order that is shuffled
 anew for every prompt, so that they share the machine's good and bad moments. Ratios are paired
@@ -20,10 +20,12 @@ from pathlib import Path
 import pandas as pd
 import torch
 from common import (
+    DFLASH,
     NOISE_SEED,
     RADIUS,
     ROOT,
     describe,
+    dflash_decoder,
     draw_prompts,
     load_embedded_pair,
     make_row,
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += measure_temperature(pair, temperature, options.max_new_tokens, measured, others)
     rows += [import_row(), memory_row()]
     table = stamp(rows, options.threads)
-    write_csv(table.drop(columns=["ratio_low", "ratio_high"]), options.output)
+    write_csv(table, options.output)
     print(render_table(table, AR))
     print(f"\nwritten to {options.output}")
 
@@ -116,14 +118,19 @@ def measure_temperature(
     trained = pair.draft.config.block_size
     fixed = {b: ours(FixedPolicy(b)) for b in candidate_set(trained, RADIUS)}
     best = choose_size(interleave({str(b): system for b, system in fixed.items()}, others))
-    systems = {AR: ours(ArPolicy())}
-    if temperature == 0:
-        systems[REFERENCE] = reference(pair, max_new_tokens)
-    systems[f"best fixed, b={best}"] = fixed[best]
+    systems = {AR: ours(ArPolicy()), f"best fixed, b={best}": fixed[best]}
     systems[f"trained size, b={trained}"] = fixed[trained]
+    sizes = [] if temperature else sorted({1, 2, trained // 2, trained, best, 2 * trained})
+    if sizes:
+        systems[REFERENCE] = reference(pair, max_new_tokens)
+        package = dflash_decoder(pair, max_new_tokens)
+        for b in sizes:
+            systems[f"b={b}"] = ours(ArPolicy() if b == 1 else FixedPolicy(b))
+            systems[f"{DFLASH}, b={b}"] = lambda ids, b=b: package(ids, b)[0]
     runs = interleave(systems, prompts)
     setting = f"T={temperature:g}"
     rows = [speed_row(runs, name, setting) for name in systems]
+    rows += [package_row(runs, b, setting) for b in sizes]
     return rows + [equality_row(runs, name, setting) for name in systems if name != AR]
 
 
@@ -173,6 +180,13 @@ def speed_row(runs: pd.DataFrame, name: str, setting: str) -> dict:
     by_prompt = runs.set_index(["system", "prompt"])["tokens_per_s"]
     ratios = by_prompt[name] / by_prompt[AR]
     return make_row(name, f"{setting}, tokens/s", by_prompt[name], ratios)
+
+
+def package_row(runs: pd.DataFrame, b: int, setting: str) -> dict:
+    """Return how many times as many tokens per second as the public package ours decodes."""
+    by_prompt = runs.set_index(["system", "prompt"])["tokens_per_s"]
+    ratios = by_prompt[f"b={b}"] / by_prompt[f"{DFLASH}, b={b}"]
+    return make_row(f"ours / {DFLASH}", f"{setting}, b={b}, ratio", ratios)
 
 
 def equality_row(runs: pd.DataFrame, name: str, setting: str) -> dict:

@@ -25,25 +25,23 @@ is accepted less, so that more rows have to be drafted per token: seconds per ro
 from __future__ import annotations
 
 import argparse
-import importlib
 import random
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from common import (
+    DFLASH,
     NOISE_SEED,
     RADIUS,
-    RESOURCES,
     ROOT,
+    Label,
     decode_requests,
     describe,
+    dflash_decoder,
     draw_prompts,
     load_embedded_pair,
     make_row,
@@ -57,7 +55,7 @@ from replay_figure import draw_figure
 
 from blockpilot.candidates import candidate_set
 from blockpilot.decode import generate
-from blockpilot.errors import BlockPilotError, bad_input
+from blockpilot.errors import BlockPilotError
 from blockpilot.pair import Pair
 from blockpilot.policies import ArPolicy, FixedPolicy
 from blockpilot.progress import track
@@ -67,12 +65,10 @@ from blockpilot.sweep import sweep_replay
 from blockpilot.tables import write_csv
 
 OUTPUT = ROOT / "results/bench/replay.csv"
-DFLASH_VERSION = "0.1.0"
-LIVE, DFLASH = "live", f"dflash {DFLASH_VERSION}"
+LIVE = "live"
 TRAJECTORIES = "trajectories"
 CHUNKS = 4
 
-Label = tuple[list[int], list[int]]  # output ids, committed tokens per round
 Labels = dict[tuple[str, int], Label]  # by prompt id and block size
 # What a system did, step by step: the part (a size, or a name), its seconds, its labels.
 Steps = Iterator[tuple[int | str, float, Labels]]
@@ -198,36 +194,6 @@ def live_decoder(
             seed=NOISE_SEED,
         )
         return found.output_ids, found.num_committed
-
-    return decode
-
-
-def dflash_decoder(pair: Pair, max_new_tokens: int) -> Callable[[list[int], int], Label]:
-    """Return what decodes a prompt at a size greedily with the public package, same target."""
-    try:
-        package, found = importlib.import_module("dflash.model"), version("dflash")
-    except ImportError:
-        package, found = None, "not installed"
-    if found != DFLASH_VERSION:
-        remedy = f"`pip install --no-deps dflash=={DFLASH_VERSION}`, or pass --skip-dflash."
-        raise bad_input("package dflash", found, DFLASH_VERSION, remedy)
-    package._cuda_time = time.perf_counter  # its statistics ask for a CUDA device
-    # The package calls transformers by the older name of `cache`.
-    warnings.filterwarnings("ignore", "`past_key_values` is deprecated", FutureWarning)
-    folder, stop_ids = RESOURCES / "draft", sorted(pair.stop_ids)
-    draft = package.DFlashDraftModel.from_pretrained(folder, dtype=torch.float32).eval()
-
-    def decode(ids: list[int], size: int) -> Label:
-        found = package.dflash_generate(
-            draft,
-            pair.target.model,
-            torch.tensor([ids]),
-            max_new_tokens=max_new_tokens,
-            stop_token_ids=stop_ids,
-            block_size=size,
-            return_stats=True,
-        )
-        return found.output_ids[0, len(ids) :].tolist(), found.acceptance_lengths
 
     return decode
 

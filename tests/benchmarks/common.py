@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import importlib
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
+from blockpilot.errors import bad_input
 from blockpilot.pair import Pair, load_pair
 from blockpilot.pocket.corpus import GENERATORS, draw_conversation
 from blockpilot.prompts import load_tokenizer, render
@@ -23,6 +29,10 @@ PROMPT_SEED = 7  # of the workflow's test generators
 NOISE_SEED = 0
 BATCH = 16  # rows of a batch of trajectories, as in the workflow
 RADIUS = 2  # of the candidates around the trained block size
+DFLASH_VERSION = "0.1.0"
+DFLASH = f"dflash {DFLASH_VERSION}"  # the public package
+
+Label = tuple[list[int], list[int]]  # output ids, committed tokens per round
 
 
 def positive(text: str) -> int:
@@ -56,6 +66,36 @@ def draw_prompts(count: int) -> list[list[int]]:
         text, _ = draw_conversation(domain, PROMPT_SEED, index // len(GENERATORS))[0]
         prompts.append(render(tokenizer, [{"role": "user", "content": text}], {})[1])
     return prompts
+
+
+def dflash_decoder(pair: Pair, max_new_tokens: int) -> Callable[[list[int], int], Label]:
+    """Return what decodes a prompt at a size greedily with the public package, same target."""
+    try:
+        package, found = importlib.import_module("dflash.model"), version("dflash")
+    except ImportError:
+        package, found = None, "not installed"
+    if found != DFLASH_VERSION:
+        remedy = f"`pip install --no-deps dflash=={DFLASH_VERSION}`, or pass --skip-dflash."
+        raise bad_input("package dflash", found, DFLASH_VERSION, remedy)
+    package._cuda_time = time.perf_counter  # its statistics ask for a CUDA device
+    # The package calls transformers by the older name of `cache`.
+    warnings.filterwarnings("ignore", "`past_key_values` is deprecated", FutureWarning)
+    folder, stop_ids = RESOURCES / "draft", sorted(pair.stop_ids)
+    draft = package.DFlashDraftModel.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def decode(ids: list[int], size: int) -> Label:
+        found = package.dflash_generate(
+            draft,
+            pair.target.model,
+            torch.tensor([ids]),
+            max_new_tokens=max_new_tokens,
+            stop_token_ids=stop_ids,
+            block_size=size,
+            return_stats=True,
+        )
+        return found.output_ids[0, len(ids) :].tolist(), found.acceptance_lengths
+
+    return decode
 
 
 def name_prompts(prompts: Iterable[list[int]]) -> dict[str, list[int]]:

@@ -32,6 +32,7 @@ METHOD = {
 SETTINGS = {
     r"T = (?:0\.7|[01])(?![\d.]*\d)": "temperatures of the decode variants",
     r"`fixed:\d+`": "names of policies",
+    r"\| b = (?:1|2|4|8|16) (?=\|)|10th, 90th percentile": "headings of a benchmark",
     r"b = 8\b|block size 8\b|a round of 8\b|within 8 ± [123]\b": "the trained block size",
     r"(?:[Dd]raft|[Dd]rafting|drafts of|[Vv]erify|verifying)\s+(?:[4678]|16)\b(?!\.\d)": "sizes",
     r"\b(?:sizes|size) from 1 to (?:16|2B)|sizes 1 to 16|sizes 6 to 10": "ranges of sizes",
