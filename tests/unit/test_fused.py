@@ -146,6 +146,8 @@ def test_small_float32_weights_are_packed_and_large_or_precise_ones_are_not(monk
     packed = Product(maps)
     assert packed.packed is not None
     torch.testing.assert_close(packed(x), expected, rtol=1e-5, atol=1e-5)
+    many = torch.randn(fused.PACKED_ROWS + 1, 40)
+    assert torch.equal(packed(many), torch.nn.functional.linear(many, packed.weight, packed.bias))
     assert Product([own.double() for own in deepcopy(maps)]).packed is None
     monkeypatch.setattr(fused, "PACK_BYTES", 40 * 50 * 4 - 1)
     plain = Product(maps)

@@ -27,22 +27,20 @@ FUSED_TYPES = ("qwen3", "llama")
 # Where frequencies do not depend on the length of the sequence.
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 PACK_BYTES = 8_000_000  # of a weight; larger ones are not worth a second copy
+# oneDNN compiles and keeps a kernel per number of rows: blocks have few, packs and prompts many.
+PACKED_ROWS = 32
 
 
 class Product:
     """Several linear maps of one input, computed as one."""
 
     def __init__(self, modules: Sequence[nn.Linear]) -> None:
-        self.packed = _pack(modules)
-        self.weight = self.bias = None
-        if self.packed is None:
-            self.weight, self.bias = fuse_rows(modules)
-        elif modules[0].bias is not None:
-            self.bias = torch.cat([module.bias.data for module in modules])
+        self.weight, self.bias = fuse_rows(modules)
+        self.packed = _pack(self.weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the maps' outputs side by side."""
-        if self.packed is None:
+        if self.packed is None or x.numel() > PACKED_ROWS * x.shape[-1]:
             return functional.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
@@ -65,15 +63,14 @@ class Head(nn.Module):
         return self.module(hidden) if hidden.requires_grad else self.product(hidden)
 
 
-def _pack(modules: Sequence[nn.Linear]) -> Tensor | None:
-    """Return oneDNN's copy of some weights, where that is faster and they are small."""
-    weights = [module.weight.data for module in modules]
-    fits = sum(weight.nbytes for weight in weights) <= PACK_BYTES
-    if not (fits and weights[0].device.type == "cpu" and weights[0].dtype == torch.float32):
+def _pack(weight: Tensor) -> Tensor | None:
+    """Return oneDNN's copy of a weight, where that is faster and the weight is small."""
+    fits = weight.device.type == "cpu" and weight.dtype == torch.float32
+    if not fits or weight.nbytes > PACK_BYTES:
         return None
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):
         return None
-    return torch.ops.mkldnn._reorder_linear_weight(torch.cat(weights))
+    return torch.ops.mkldnn._reorder_linear_weight(weight)
 
 
 def fuse_rows(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
