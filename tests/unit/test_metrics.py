@@ -323,14 +323,6 @@ def test_turns_of_one_conversation_do_not_narrow_the_interval():
     assert (row["share_low"], row["share_high"]) == pytest.approx(wilson_interval(2 / 3, 3))
 
 
-def test_wilson_interval_of_a_textbook_case():
-    # Newcombe (1998), table I: 81 of 263 and 15 of 148 with Wilson's score method.
-    assert wilson_interval(81 / 263, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-    low, high = wilson_interval(np.array([0, 15 / 148]), 148)
-    assert low == pytest.approx([0, 0.0624], abs=5e-5)
-    assert high == pytest.approx([0.0253, 0.1605], abs=5e-5)
-
-
 def make_leakage_frames(agreements, count=60, is_tie=False):
     prompts = make_prompts(count)
     oracle = np.where(np.arange(count) % 2, 4, 5)

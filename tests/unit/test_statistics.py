@@ -9,6 +9,7 @@ from blockpilot.statistics import (
     mean_interval,
     ratio,
     ratio_interval,
+    wilson_interval,
 )
 
 
@@ -113,3 +114,11 @@ def test_correlated_clusters_widen_the_interval():
     # Four copies of one draw carry the information of one: the interval doubles.
     widening = (by_conversation.high - by_conversation.low) / (by_row.high - by_row.low)
     assert 1.6 < widening < 2.4
+
+
+def test_wilson_interval_of_a_textbook_case():
+    # Newcombe (1998), table I: 81 of 263 and 15 of 148 with Wilson's score method.
+    assert wilson_interval(81 / 263, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    low, high = wilson_interval(np.array([0, 15 / 148]), 148)
+    assert low == pytest.approx([0, 0.0624], abs=5e-5)
+    assert high == pytest.approx([0.0253, 0.1605], abs=5e-5)

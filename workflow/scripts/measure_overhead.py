@@ -3,7 +3,7 @@
 import pandas as pd
 
 from blockpilot.jobs import start_job
-from blockpilot.knobs import Setting, distinct_settings
+from blockpilot.knobs import distinct_settings, read_settings
 from blockpilot.overhead import Inputs, measure_requests, measure_selectors
 from blockpilot.pair import load_pair
 from blockpilot.policies import ArPolicy
@@ -33,7 +33,7 @@ inputs = Inputs(
     trained_block_size=params.trained_block_size,
     repeats=params.repeats,
 )
-settings = distinct_settings([(knob, Setting(**own)) for knob, own in params.settings])
+settings = distinct_settings(read_settings(params.settings))
 rows = [*measure_selectors(settings, inputs)]
 rows += measure_requests(decode, sample, params.trained_block_size)
 write_table(snakemake.output.overhead, rows, OVERHEAD)

@@ -4,7 +4,7 @@ import pandas as pd
 
 from blockpilot.ablations import TABLE_COLUMNS, ablation_table, score_sizes
 from blockpilot.jobs import start_job
-from blockpilot.knobs import Setting
+from blockpilot.knobs import Setting, read_settings
 from blockpilot.labels import best_fixed_block_size
 from blockpilot.records import ABLATIONS, EVALUATION, OVERHEAD, PAIRS, PROMPTS, read_table
 from blockpilot.reported import reported_rows
@@ -28,7 +28,7 @@ for variant, (pairs_path, evaluation_path, path) in zip(params.variants, paths, 
     evaluation = read_table(evaluation_path, EVALUATION)
     table = ablation_table(
         read_table(path, ABLATIONS),
-        [(knob, Setting(**own)) for knob, own in params.settings],
+        read_settings(params.settings),
         Setting(**params.default),
         score_sizes(pairs, evaluation, best_fixed_block_size(pairs)),
         overhead,

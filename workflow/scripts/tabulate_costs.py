@@ -4,7 +4,7 @@ import pandas as pd
 
 from blockpilot.costs import TABLE_COLUMNS, overhead_table, policy_cost_table
 from blockpilot.jobs import start_job
-from blockpilot.knobs import Setting, distinct_settings
+from blockpilot.knobs import Setting, distinct_settings, read_settings
 from blockpilot.records import EVALUATION, OVERHEAD, PAIRS, PROMPTS, read_table
 from blockpilot.reported import reported_rows
 from blockpilot.tables import write_csv, write_for_people
@@ -24,7 +24,7 @@ def spent_s(paths, variant):
 start_job(snakemake.log[0])
 params, inputs, output = snakemake.params, snakemake.input, snakemake.output
 prompts = pd.concat([read_table(path, PROMPTS) for path in inputs.prompts])
-settings = distinct_settings([(knob, Setting(**own)) for knob, own in params.settings])
+settings = distinct_settings(read_settings(params.settings))
 overhead = read_table(inputs.overhead, OVERHEAD)
 write_for_people(
     overhead_table(overhead, settings, Setting(**params.default)),

@@ -4,7 +4,7 @@ import pandas as pd
 import torch
 
 from blockpilot.jobs import start_job
-from blockpilot.knobs import Setting, distinct_settings
+from blockpilot.knobs import distinct_settings, read_settings
 from blockpilot.records import ABLATIONS, PAIRS, read_table, write_table
 from blockpilot.training.ablations import train_settings
 from blockpilot.training.selector import SelectorTraining
@@ -15,7 +15,7 @@ torch.set_num_threads(params.device["threads"])
 keys = ("epochs", "learning_rate", "batch_size", "seed")
 runs = train_settings(
     read_table(snakemake.input.pairs, PAIRS),
-    distinct_settings([(knob, Setting(**own)) for knob, own in params.settings]),
+    distinct_settings(read_settings(params.settings)),
     SelectorTraining(**{key: params.selector[key] for key in keys}),
     params.training_seeds,
     params.trained_block_size,

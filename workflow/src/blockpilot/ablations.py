@@ -21,6 +21,7 @@ from blockpilot.groups import (
     locate,
     prompt_weights,
     ratio_by_prompt,
+    spent_s,
     split_groups,
 )
 from blockpilot.knobs import KNOBS, Setting, distinct_settings, setting_of
@@ -116,7 +117,7 @@ def score_sizes(pairs: pd.DataFrame, evaluation: pd.DataFrame, best_fixed: int) 
     ]
     names = [*REQUEST, "block_size", "tau", "tau_best_fixed"]
     timed = evaluation[evaluation["decode_s"].notna()]
-    timed = timed.assign(spent_s=timed["decode_s"].astype(float) + timed["select_s"].astype(float))
+    timed = timed.assign(spent_s=spent_s(timed))
     scores = pd.DataFrame(rows, columns=names)
     fixed = timed[timed["policy"].str.startswith("fixed:")]
     fixed = fixed[[*REQUEST, "block_size", "decode_s", "num_tokens"]]

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from blockpilot.groups import AVERAGE, columns, locate, prompt_weights, split_groups
+from blockpilot.groups import AVERAGE, columns, locate, prompt_weights, spent_s, split_groups
 from blockpilot.knobs import Setting, setting_of
 from blockpilot.statistics import mean
 
@@ -129,4 +129,4 @@ def policy_cost_table(
 def _timed(evaluation: pd.DataFrame) -> pd.DataFrame:
     rows = evaluation[(evaluation["split"] == "test") & evaluation["decode_s"].notna()]
     rows = rows[rows["policy"].isin([SELECTOR, *BASELINES])]
-    return rows.assign(spent_s=rows["decode_s"].astype(float) + rows["select_s"].astype(float))
+    return rows.assign(spent_s=spent_s(rows))

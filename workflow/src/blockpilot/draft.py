@@ -56,30 +56,21 @@ class ContextCache:
         self.keys, self.values = self.all_keys.unbind(0), self.all_values.unbind(0)
         self.length = 0
 
-    def append_all(self, keys: Tensor, values: Tensor) -> None:
-        """Write rows [L, n, G, m, d] of all layers behind the cached ones and count them."""
+    def append(self, keys: Tensor, values: Tensor) -> None:
+        """Append context rows [L, n, G, m, d] of all layers."""
         end = self.length + keys.shape[3]
         self.all_keys[:, :, :, self.length : end] = keys
         self.all_values[:, :, :, self.length : end] = values
         self.length = end
-
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Write context rows behind the cached ones; `advance` makes them count."""
-        end = self.length + keys.shape[2]
-        self.keys[layer][:, :, self.length : end] = keys
-        self.values[layer][:, :, self.length : end] = values
-
-    def advance(self, count: int) -> None:
-        """Count `count` appended rows as context."""
-        self.length += count
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return what a block gathers from the context and itself, [n, A, b, d].
 
         The block's rows lie behind the context only until the next context rows overwrite them.
         """
-        self.append(layer, keys, values)
         end = self.length + keys.shape[2]
+        self.keys[layer][:, :, self.length : end] = keys
+        self.values[layer][:, :, self.length : end] = values
         return functional.scaled_dot_product_attention(
             queries, self.keys[layer][:, :, :end], self.values[layer][:, :, :end], enable_gqa=True
         )
@@ -218,12 +209,12 @@ class DFlashDraft(nn.Module):
         """Append features [1, m, k*H] of the next m committed positions to the cache."""
         start, count = cache.length, features.shape[1]
         if self._fused:
-            cache.append_all(*self._fused_context(features, self._table.rows(start, count)))
-            return
-        positions = torch.arange(start, start + count, device=features.device)[None]
-        for layer, pair in enumerate(self.context_keys_values(features, positions)):
-            cache.append(layer, *pair)
-        cache.advance(count)
+            keys, values = self._fused_context(features, self._table.rows(start, count))
+        else:
+            positions = torch.arange(start, start + count, device=features.device)[None]
+            pairs = self.context_keys_values(features, positions)
+            keys, values = (torch.stack(part) for part in zip(*pairs, strict=True))
+        cache.append(keys, values)
 
     def forward(
         self,
@@ -235,9 +226,7 @@ class DFlashDraft(nn.Module):
         if self._fused:
             return self._run_fused(embeddings, positions, context)
         if isinstance(positions, range):
-            positions = torch.arange(positions.start, positions.stop, device=embeddings.device)[
-                None
-            ]
+            positions = torch.tensor([[*positions]], device=embeddings.device)
         rope = self.rope(positions)
         hidden = embeddings
         for index, layer in enumerate(self.layers):

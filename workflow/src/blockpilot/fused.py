@@ -205,12 +205,6 @@ def _stack_norms(attention: nn.Module, queries: int, keys: int) -> Tensor | None
     return torch.cat([weight.data.expand(count, -1) for weight, count in norms])
 
 
-def causal_visible(start: int, count: int, device: torch.device) -> Tensor:
-    """Return the mask [1, 1, q, start + q] of `count` new tokens behind `start` cached ones."""
-    mask = torch.ones(count, start + count, dtype=torch.bool, device=device)
-    return mask.tril(diagonal=start)[None, None]
-
-
 def additive_mask(visible: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what is added to scores: 0, or -inf where False. Made once for all layers."""
     return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, float("-inf"))
@@ -264,9 +258,8 @@ class FusedTarget:
             rope = self.table.rows(start, count)
         else:
             rope = self.table.at(position_ids)
-        is_causal = visible is None and start == 0 and count > 1
-        if visible is None and start and count > 1:
-            visible = causal_visible(start, count, input_ids.device)
+        # Behind cached tokens the caller says what is visible.
+        is_causal = visible is None and count > 1
         mask = None if visible is None else additive_mask(visible, self.norm.dtype)
         hidden = functional.embedding(input_ids, self.embeddings)
         features: dict[int, Tensor] = {}

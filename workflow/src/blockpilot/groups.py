@@ -104,6 +104,11 @@ def with_tau(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(tau=tau, has_tau=tau.notna().astype(int))
 
 
+def spent_s(rows: pd.DataFrame) -> pd.Series:
+    """Return the seconds of rounds and of choosing a size; NaN where a row was not timed."""
+    return rows["decode_s"].astype(float) + rows["select_s"].astype(float)
+
+
 def check_same_prompts(rows: pd.DataFrame, by: str) -> None:
     """Check that every value of column `by` has the same prompts.
 

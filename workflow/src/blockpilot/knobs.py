@@ -47,3 +47,8 @@ def setting_of(row: object) -> Setting:
     """Return the setting of a table's row, whose numbers may have become floats."""
     numbers = {knob: int(getattr(row, knob)) for knob in KNOBS if knob != "features"}
     return Setting(**numbers, features=row.features)
+
+
+def read_settings(listed: Sequence[tuple[str, Mapping]]) -> list[tuple[str, Setting]]:
+    """Return what `list_settings` returned, from the plain containers of a rule's params."""
+    return [(knob, Setting(**own)) for knob, own in listed]

@@ -21,6 +21,7 @@ from blockpilot.groups import (
     count_tokens,
     locate,
     prompt_weights,
+    spent_s,
     split_groups,
     with_group,
     with_tau,
@@ -214,13 +215,13 @@ def _check_disjoint(frame: pd.DataFrame, column: str) -> None:
 def _measure(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that are summed per prompt; untimed rows add nothing to time."""
     timed = rows["decode_s"].notna()
-    spent_s = rows["decode_s"].astype(float) + rows["select_s"].astype(float)
-    if spent_s[timed].isna().any():
-        policy = rows.loc[timed & spent_s.isna(), "policy"].iloc[0]
+    spent = spent_s(rows)
+    if spent[timed].isna().any():
+        policy = rows.loc[timed & spent.isna(), "policy"].iloc[0]
         raise bad_input(f"select_s of {policy}", None, "seconds, 0 if none", "Evaluate it again.")
     return with_tau(rows).assign(
         timed=timed,
-        timed_s=spent_s.where(timed, 0.0),
+        timed_s=spent.where(timed, 0.0),
         timed_tokens=rows["num_tokens"].where(timed, 0),
     )
 

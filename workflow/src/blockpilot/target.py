@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from blockpilot.errors import BlockPilotError, bad_input
-from blockpilot.fused import FusedTarget, Head, can_fuse, causal_visible, join_features
+from blockpilot.fused import FusedTarget, Head, can_fuse, join_features
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -165,13 +165,13 @@ class Target:
     ) -> TargetOutput:
         """Run the layers over new tokens, appending to `cache`; the head is left to the caller."""
         wanted = self.feature_layer_ids if want_features else ()
+        start = cache.length if cache is not None else 0
+        if visible is None and start and input_ids.shape[1] > 1:
+            visible = causal_visible(start, input_ids.shape[1], self.device)
         if self._fused is not None:
             return TargetOutput(
                 *self._fused.forward(input_ids, cache, position_ids, visible, wanted)
             )
-        start = cache.length if cache is not None else 0
-        if visible is None and start and input_ids.shape[1] > 1:
-            visible = causal_visible(start, input_ids.shape[1], self.device)
         if visible is not None and self.config._attn_implementation == "eager":
             # Eager attention adds its mask to the scores, where True would count as 1.
             lowest = torch.finfo(self.dtype).min
@@ -189,6 +189,12 @@ class Target:
         features = join_features([self._captured[i] for i in wanted], hidden)
         self._captured.clear()
         return TargetOutput(hidden, features)
+
+
+def causal_visible(start: int, count: int, device: torch.device) -> Tensor:
+    """Return the mask [1, 1, q, start + q] of `count` new tokens behind `start` cached ones."""
+    mask = torch.ones(count, start + count, dtype=torch.bool, device=device)
+    return mask.tril(diagonal=start)[None, None]
 
 
 def load_target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 import pandas as pd
@@ -35,14 +35,13 @@ def train_settings(
         device: Where to train.
     """
     trainings = [(setting, seed) for setting in settings for seed in training_seeds]
+    labels = {
+        radius: relabel(pairs, candidate_set(trained_block_size, radius))
+        for radius in {setting.radius for setting in settings}
+    }
     for setting, seed in track(trainings, description="train ablations", unit="training"):
-        labelled = relabel(pairs, candidate_set(trained_block_size, setting.radius))
-        config = configure(labelled, make_settings(setting, dropout))
+        labelled = labels[setting.radius]
+        config = configure(labelled, {**asdict(setting), "dropout": dropout})
         own = replace(training, seed=seed)
         selector, _ = train_selector(labelled, config, own, device, show_progress=False)
         yield predict(selector, labelled).assign(**asdict(setting), training_seed=seed)
-
-
-def make_settings(setting: Setting, dropout: float) -> Mapping:
-    """Return what `configure` reads of a setting."""
-    return {**asdict(setting), "dropout": dropout}
